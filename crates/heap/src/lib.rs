@@ -1,0 +1,2 @@
+//! malloc on managed regions.
+#![no_std]

@@ -1,0 +1,2 @@
+//! The one table of options.
+#![no_std]

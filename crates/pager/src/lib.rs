@@ -1,0 +1,2 @@
+//! Fault loop, frames, eviction, regions, budget.
+#![no_std]

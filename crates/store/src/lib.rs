@@ -1,0 +1,2 @@
+//! Where cold pages live: slots of the store file.
+#![no_std]

@@ -1,0 +1,213 @@
+//! The seam: what the pager asks of the kernel, and what the kernel reports back.
+//!
+//! One `Machine` belongs to one shard and is used by that shard's pager thread alone. No call may sleep on managed
+//! memory; only [`Machine::poll`] may sleep at all.
+
+use ream_page::{Block, Frame, Page, Run, Slot, StoreId};
+
+/// A positive Linux error number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub u16);
+
+/// Why a move ended early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// EBUSY that did not pass within the retries: the page is pinned, shared with a forked child, or under write-back.
+    Busy,
+    /// Nothing is mapped at the source (ENOENT at a page inside a mapping).
+    Absent,
+    /// Something is mapped at the destination already (EEXIST), and the source page is still there.
+    Exists,
+    /// The mapping does not allow it: not one mapping, not writable, locked, shared, or gone (EINVAL, ENOENT of the
+    /// mapping, EFAULT). The pages stay where they are.
+    Mapping,
+}
+
+/// Outcome of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// Pages moved, counted from the first.
+    pub pages: u32,
+    /// What stopped it; `None` when all were moved.
+    pub stop: Option<Stop>,
+}
+
+/// Outcome of a copy or of filling with zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copied {
+    /// Installed.
+    Done,
+    /// A page is mapped there already (EEXIST).
+    Exists,
+    /// The range is no longer registered or mapped (ENOENT, EINVAL).
+    Gone,
+    /// No memory (ENOMEM) or another passing failure; try again later.
+    Failed,
+}
+
+/// What the content of a page hashes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Digest {
+    /// Keyed universal hash of the 4096 bytes; see `digest.rs` for the collision bound.
+    pub hash: u64,
+    /// Whether all bytes are zero (exact, not by the hash).
+    pub zero: bool,
+}
+
+/// What [`Machine::poll`] reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A thread sleeps on an absent page.
+    Fault {
+        /// The page.
+        page: Page,
+        /// Whether it wanted to write.
+        write: bool,
+        /// Thread id, 0 when unknown.
+        thread: u32,
+    },
+    /// A read or write ended: `result` is its byte count, or a negative errno.
+    Io {
+        /// The tag it was started with.
+        tag: u32,
+        /// Bytes transferred or negative errno.
+        result: i32,
+    },
+    /// The program unmapped the pages (already done; any new mapping there is not registered).
+    Unmapped {
+        /// The pages.
+        run: Run,
+    },
+    /// The program moved a mapping; registration moved with it.
+    Remapped {
+        /// Old first page.
+        from: Page,
+        /// New first page.
+        to: Page,
+        /// Number of pages moved.
+        pages: u64,
+    },
+}
+
+/// How long [`Machine::poll`] may sleep when there is nothing to report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// At most so many microseconds.
+    Micros(u64),
+    /// Until something happens.
+    Forever,
+}
+
+/// A batch of events, filled by [`Machine::poll`].
+pub struct Events {
+    list: [Event; Events::CAPACITY],
+    len: usize,
+}
+
+impl Events {
+    /// Most events of one batch.
+    pub const CAPACITY: usize = 128;
+
+    /// An empty batch.
+    pub const fn new() -> Events {
+        Events { list: [Event::Io { tag: 0, result: 0 }; Events::CAPACITY], len: 0 }
+    }
+    /// Empties the batch.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+    /// Adds an event; returns false, and does nothing, when the batch is full.
+    pub fn push(&mut self, event: Event) -> bool {
+        match self.list.get_mut(self.len) {
+            Some(place) => {
+                *place = event;
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+    /// Free places left.
+    pub fn room(&self) -> usize {
+        Events::CAPACITY - self.len
+    }
+    /// The events, oldest first.
+    pub fn as_slice(&self) -> &[Event] {
+        self.list.get(..self.len).unwrap_or(&[])
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events::new()
+    }
+}
+
+/// Everything a shard needs from outside.
+///
+/// The staging area is a range of frames `0 .. frames()`, cut in two mappings: small frames `0 .. huge_start()`, never
+/// backed by large pages, and huge frames from `huge_start()` (a multiple of 512) to the end, each 512 places long and
+/// eligible for a large page. A place is empty (a hole) until memory is moved, read or zeroed into it.
+pub trait Machine {
+    /// Number of places in the staging area.
+    fn frames(&self) -> u32;
+    /// First place of the huge area, a multiple of 512.
+    fn huge_start(&self) -> u32;
+
+    /// Moves populated frames to absent pages. Wakes nobody. The destination becomes a large page when 512 aligned
+    /// huge frames that are one large page go to one whole block without a page table.
+    fn move_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved;
+    /// Moves mapped pages to empty frames, atomically page by page: nothing can be written to them unseen. Passing
+    /// EBUSY is retried inside.
+    fn move_out(&mut self, page: Page, frame: Frame, pages: u32) -> Moved;
+    /// Copies one populated frame to an absent page; the frame stays. Wakes nobody.
+    fn copy_in(&mut self, frame: Frame, page: Page) -> Copied;
+    /// Maps zeros at an absent page; `Exists` proves that something is mapped there. Wakes nobody.
+    fn zero_in(&mut self, page: Page) -> Copied;
+    /// Wakes the threads that sleep on pages of the run.
+    fn wake(&mut self, run: Run);
+    /// Reports the mapped pages of a run in ascending order, as runs, with whether each is mapped by a large page.
+    /// Pages that map the shared zero page count as mapped.
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, bool));
+    /// Registers a range of the program's memory, so that touches of absent pages are reported.
+    fn register(&mut self, run: Run) -> Result<(), Errno>;
+    /// Ends registration; sleepers are woken and fault again.
+    fn unregister(&mut self, run: Run) -> Result<(), Errno>;
+    /// Frees the page table of a block none of whose pages is mapped, so that a huge move into it does not split.
+    fn drop_table(&mut self, block: Block);
+    /// A helper thread makes pages that a forked child shares with us ours alone (MADV_POPULATE_WRITE); returns at
+    /// once and false when the pages are not all mapped or the helper is busy. [`Event::Io`] with `tag` tells the end.
+    fn unshare(&mut self, tag: u32, run: Run) -> bool;
+
+    /// Makes frames hold zeros, populating empty ones. Returns false when there is no memory.
+    fn zero_frames(&mut self, frame: Frame, pages: u32) -> bool;
+    /// Gives the memory of frames back to the kernel; they become empty.
+    fn empty_frames(&mut self, frame: Frame, pages: u32);
+    /// Hashes a populated frame.
+    fn digest(&mut self, frame: Frame) -> Digest;
+
+    /// Starts a read of consecutive slots into consecutive frames (populated or empty). `tag` is free again when its
+    /// event has been reported. At most [`Machine::io_limit`] operations may be in flight.
+    fn read(&mut self, tag: u32, store: StoreId, slot: Slot, frame: Frame, pages: u32);
+    /// Starts a write of runs of frames, one after the other, to consecutive slots of the process's own store. At most
+    /// [`Machine::PARTS`] runs. The frames must not change until the event is reported.
+    fn write(&mut self, tag: u32, slot: Slot, parts: &[(Frame, u32)]);
+    /// Ensures that the process's own store has space for slots `0 .. slots` (fallocate); ENOSPC and the like are
+    /// returned. May take milliseconds.
+    fn reserve(&mut self, slots: u32) -> Result<(), Errno>;
+    /// Gives the space of slots back to the file system (best effort, asynchronous where possible).
+    fn punch(&mut self, slot: Slot, pages: u32);
+    /// Most reads and writes in flight; tags are below this number.
+    fn io_limit(&self) -> u32;
+    /// Most runs of frames in one write.
+    const PARTS: usize = 128;
+
+    /// Submits what was started, reports what happened, and sleeps as told if there is nothing. Events are appended.
+    fn poll(&mut self, wait: Wait, events: &mut Events);
+    /// Microseconds on a clock that does not go backwards.
+    fn now_us(&mut self) -> u64;
+    /// Moves the pager's thread to the processor on which `thread` last ran, or lets it run anywhere (`None`).
+    fn follow(&mut self, thread: Option<u32>);
+}
