@@ -1,0 +1,181 @@
+//! The values that options choose between, and amounts of memory.
+
+use crate::size::{SizeError, parse_decimal, parse_size};
+use core::fmt;
+
+/// Declares an enum whose variants are words of an option's value.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($(#[$what])* $variant,)* }
+
+        impl $name {
+            /// The words, in the order of the variants.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+            /// The value that a word stands for.
+            pub fn parse(text: &str) -> Option<$name> {
+                match text {
+                    $($word => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+            /// The word for the value.
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+        }
+    };
+}
+
+words! {
+    /// How pages come and go.
+    Engine {
+        /// The best that the kernel allows.
+        Auto = "auto",
+        /// Full userfaultfd, frames moved.
+        Move = "move",
+        /// Full userfaultfd, pages write-protected, copied and dropped.
+        Copy = "copy",
+        /// User-mode-only userfaultfd: blocks from the threshold only.
+        UserMode = "usermode",
+    }
+}
+
+words! {
+    /// How the store is read and written.
+    Io {
+        /// io_uring where it is allowed.
+        Auto = "auto",
+        /// io_uring.
+        Uring = "uring",
+        /// A few threads with preadv2 and pwritev2.
+        Threads = "threads",
+    }
+}
+
+words! {
+    /// How much is brought in at a touch.
+    Fetch {
+        /// What the access pattern suggests.
+        Auto = "auto",
+        /// The extent touched, no more.
+        Lazy = "lazy",
+        /// The rest of the allocation too, as far as the budget allows.
+        Aggressive = "aggressive",
+    }
+}
+
+words! {
+    /// What is reported while the program runs.
+    Level {
+        /// Nothing, not even that the program must stop.
+        Off = "off",
+        /// Why the program had to be stopped.
+        Error = "error",
+        /// What works less well than it could.
+        Warn = "warn",
+        /// What was chosen, and when paging begins.
+        Info = "info",
+        /// What helps to find errors in Ream.
+        Debug = "debug",
+    }
+}
+
+/// An amount of memory as given to `--memory`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// 90 % of what is available.
+    Auto,
+    /// Bytes.
+    Bytes(u64),
+    /// Thousandths of a percent of what the machine, or the cgroup, has.
+    Percent(u32),
+}
+
+/// Why a text is not an amount of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryError {
+    /// It is not a size.
+    Size(SizeError),
+    /// It is a percentage, but not between 0 and 100.
+    Percent,
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryError::Size(error) => error.fmt(f),
+            MemoryError::Percent => f.write_str("not a percentage above 0% and up to 100%"),
+        }
+    }
+}
+
+impl Memory {
+    /// That part of `total` bytes, for a percentage; the bytes themselves otherwise; `None` for auto.
+    pub fn of(self, total: u64) -> Option<u64> {
+        match self {
+            Memory::Auto => None,
+            Memory::Bytes(bytes) => Some(bytes),
+            // At most 100 %, so it fits.
+            Memory::Percent(thousandths) => Some((u128::from(total) * u128::from(thousandths) / 100_000) as u64),
+        }
+    }
+}
+
+/// Reads `auto`, a percentage such as `50%` or `12.5%`, or a size.
+///
+/// # Errors
+/// Says in one line what is wrong with the text.
+pub fn parse_memory(text: &str) -> Result<Memory, MemoryError> {
+    let text = text.trim();
+    if text == "auto" {
+        return Ok(Memory::Auto);
+    }
+    let Some(number) = text.strip_suffix('%') else {
+        return parse_size(text).map(Memory::Bytes).map_err(MemoryError::Size);
+    };
+    let (billionths, _, rest) = parse_decimal(number.trim_end()).map_err(|_| MemoryError::Percent)?;
+    let thousandths = billionths / 1_000_000;
+    if !rest.is_empty() || thousandths == 0 || billionths > 100_000_000_000 {
+        return Err(MemoryError::Percent);
+    }
+    Ok(Memory::Percent(thousandths as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts() {
+        assert_eq!(parse_memory("auto"), Ok(Memory::Auto));
+        assert_eq!(parse_memory("1G"), Ok(Memory::Bytes(1 << 30)));
+        assert_eq!(parse_memory("50%"), Ok(Memory::Percent(50_000)));
+        assert_eq!(parse_memory("12.5 %"), Ok(Memory::Percent(12_500)));
+        assert_eq!(parse_memory("100%"), Ok(Memory::Percent(100_000)));
+        for text in ["0%", "100.001%", "%", "-5%", "5M%", "0.0001%", "1e1%", "200%"] {
+            assert_eq!(parse_memory(text), Err(MemoryError::Percent), "{text}");
+        }
+        assert_eq!(parse_memory("Auto"), Err(MemoryError::Size(SizeError::NoNumber)));
+    }
+
+    #[test]
+    fn parts_of_a_total() {
+        assert_eq!(Memory::Percent(50_000).of(1001), Some(500));
+        assert_eq!(Memory::Percent(100_000).of(u64::MAX), Some(u64::MAX));
+        assert_eq!(Memory::Bytes(7).of(1), Some(7));
+        assert_eq!(Memory::Auto.of(1), None);
+    }
+
+    #[test]
+    fn words_read_back() {
+        for word in Engine::WORDS {
+            assert_eq!(Engine::parse(word).unwrap().word(), *word);
+        }
+        for word in Level::WORDS {
+            assert_eq!(Level::parse(word).unwrap().word(), *word);
+        }
+        assert_eq!(Engine::parse("MOVE"), None);
+    }
+}
