@@ -1,2 +1,10 @@
-//! What the pager does next: read-ahead, victims, extent size.
+//! What the pager does next, as pure functions of what it has seen: how far to read at a fault and ahead of it, and
+//! which part of the resident set gives way.
 #![no_std]
+#![forbid(unsafe_code)]
+
+pub mod replacement;
+pub mod streams;
+
+pub use replacement::{Marks, Queue};
+pub use streams::{Direction, Plan, Streams};

@@ -1,0 +1,76 @@
+//! Which part of the resident set gives way, and how many frames are kept free, clean and cooling.
+//!
+//! Pages enter the *new* queue. A page that is touched while it cools, or read again soon after it was evicted, has
+//! proved that it is used and goes to the *hot* queue. New pages give way first, so one pass over everything leaves
+//! the hot ones alone; hot pages are put to the test as well, more slowly, so that a working set that is no longer
+//! used gives way in the end. (After 2Q, Johnson and Shasha 1994, and segmented FIFO, Turner and Levy 1981.)
+
+/// The two queues of resident pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// Came in once.
+    New,
+    /// Proved to be used.
+    Hot,
+}
+
+/// Numbers of pages that the pager steers towards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marks {
+    /// Below this many free frames, clean cooling frames are taken.
+    pub low: u64,
+    /// Free frames, clean ones and writes under way together are kept at this.
+    pub high: u64,
+    /// Frames kept in the cooling stage besides.
+    pub cooling: u64,
+    /// Most frames held by read-ahead that nobody has touched yet.
+    pub ahead: u64,
+}
+
+impl Marks {
+    /// Marks for a limit of so many pages.
+    pub fn for_limit(limit: u64) -> Marks {
+        let low = (limit / 32).clamp(32, 16 * 1024);
+        Marks { low, high: low * 2, cooling: limit / 8, ahead: (limit / 8).max(16) }
+    }
+}
+
+/// Which queue the next victim comes from. `turn` counts victims so far.
+pub fn victim(new: u64, hot: u64, turn: u64) -> Queue {
+    if new == 0 {
+        return Queue::Hot;
+    }
+    if hot == 0 {
+        return Queue::New;
+    }
+    // New pages hold at least an eighth, so that they have time to prove themselves.
+    if new * 8 < new + hot || turn % 8 == 7 { Queue::Hot } else { Queue::New }
+}
+
+/// Whether a page that is read again so many evictions after its own belongs to the hot ones: had the resident set
+/// been as much larger, it would not have been evicted at all.
+pub fn refault_is_hot(distance: u64, resident: u64) -> bool {
+    distance < resident
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_leave_most_to_the_program() {
+        for limit in [256u64, 4096, 1 << 18, 1 << 30] {
+            let marks = Marks::for_limit(limit);
+            assert!(marks.low <= marks.high);
+            assert!(marks.high + marks.cooling <= limit / 2, "limit {limit}: {marks:?}");
+        }
+    }
+
+    #[test]
+    fn a_scan_takes_new_pages_first() {
+        let hot = (0..800).filter(|turn| victim(1000, 1000, *turn) == Queue::Hot).count();
+        assert_eq!(hot, 100);
+        assert_eq!(victim(0, 5, 0), Queue::Hot);
+        assert_eq!(victim(5, 0, 7), Queue::New);
+    }
+}

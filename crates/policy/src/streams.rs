@@ -1,0 +1,386 @@
+//! Streams in the history of faults: sequential, reverse, strided and several at once, each read ahead with a window
+//! that grows as its guesses come true. A random fault matches none and moves one page.
+
+/// Largest extent in pages.
+const LARGEST: u32 = 512;
+/// Streams remembered at once.
+const STREAMS: usize = 32;
+/// Most extents that one fault may ask for ahead.
+pub const AHEAD: usize = 32;
+/// How far a run's start may lie from the previous one's for the two to be one strided stream.
+const STRIDE: i64 = 16 * 512;
+
+/// Which way a sequential stream runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Towards higher addresses.
+    Up,
+    /// Towards lower addresses.
+    Down,
+}
+
+/// What to do about one fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// First page and number of pages to bring in now; holds the faulting page.
+    pub demand: (u64, u32),
+    /// Extents to read ahead, nearest first.
+    pub ahead: [(u64, u32); AHEAD],
+    /// How many of them.
+    pub ahead_len: usize,
+    /// Whether the fault continued a stream.
+    pub in_stream: bool,
+}
+
+impl Plan {
+    /// The extents to read ahead.
+    pub fn ahead(&self) -> &[(u64, u32)] {
+        self.ahead.get(..self.ahead_len).unwrap_or(&[])
+    }
+    fn push(&mut self, start: u64, pages: u32) -> bool {
+        match self.ahead.get_mut(self.ahead_len) {
+            Some(place) => {
+                *place = (start, pages);
+                self.ahead_len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Stream {
+    /// Fault that opened the current run.
+    start: u64,
+    /// First page after (before, when running down) what has been brought in.
+    touch: u64,
+    /// First page after (before) what has been asked for.
+    front: u64,
+    /// Pages of the next extent; 0 while the entry is unused.
+    extent: u32,
+    direction: Direction,
+    /// Consecutive sequential matches.
+    runs: u32,
+    /// Distance between the starts of the last two runs and how often it came again.
+    stride: i64,
+    repeats: u32,
+    /// Pages of one run of a strided stream.
+    run: u32,
+    /// Extents kept ahead of a strided stream.
+    window: u32,
+    used: u64,
+}
+
+const UNUSED: Stream = Stream {
+    start: 0,
+    touch: 0,
+    front: 0,
+    extent: 0,
+    direction: Direction::Up,
+    runs: 0,
+    stride: 0,
+    repeats: 0,
+    run: 1,
+    window: 0,
+    used: 0,
+};
+
+/// The streams of one shard.
+pub struct Streams {
+    table: [Stream; STREAMS],
+    clock: u64,
+    /// Pages that a sequential stream may have ahead of its reader.
+    window: u32,
+}
+
+impl Streams {
+    /// No history. `window`: pages that one stream may have read ahead of its reader.
+    pub const fn new(window: u32) -> Streams {
+        Streams { table: [UNUSED; STREAMS], clock: 0, window }
+    }
+
+    /// Changes the read-ahead allowance, in pages.
+    pub fn set_window(&mut self, window: u32) {
+        self.window = window;
+    }
+
+    /// Takes note of a fault on an absent page (stored, read ahead, or never written) and says what to bring in.
+    pub fn fault(&mut self, page: u64) -> Plan {
+        self.clock += 1;
+        let mut plan = Plan { demand: (page, 1), ahead: [(0, 0); AHEAD], ahead_len: 0, in_stream: false };
+        let clock = self.clock;
+        let window = self.window;
+        if let Some(stream) = self.table.iter_mut().find(|stream| stream.continues(page)) {
+            stream.used = clock;
+            stream.sequential(page, window, &mut plan);
+            return plan;
+        }
+        let near = self
+            .table
+            .iter_mut()
+            .filter(|stream| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE)
+            .min_by_key(|stream| {
+                let delta = page as i64 - stream.start as i64;
+                // A stream whose stride this is comes before one that is merely closer.
+                (delta != stream.stride, delta.abs())
+            });
+        if let Some(stream) = near {
+            let delta = page as i64 - stream.start as i64;
+            if delta == stream.stride {
+                stream.used = clock;
+                stream.strided(page, window, &mut plan);
+                return plan;
+            }
+            if stream.repeats < 3 {
+                // Remembered as a possible stride; a stream that has proved itself is not overwritten by a stray fault.
+                if stream.runs < 2 {
+                    let run = stream.run_length();
+                    *stream = Stream { stride: delta, run, used: clock, ..Stream::opened(page) };
+                    return plan;
+                }
+            }
+        }
+        if let Some(oldest) = self.table.iter_mut().min_by_key(|stream| stream.used) {
+            *oldest = Stream { used: clock, ..Stream::opened(page) };
+        }
+        plan
+    }
+
+    /// Forgets everything (the address space changed under it).
+    pub fn clear(&mut self) {
+        self.table = [UNUSED; STREAMS];
+    }
+}
+
+impl Stream {
+    fn opened(page: u64) -> Stream {
+        Stream { start: page, touch: page + 1, front: page + 1, extent: 1, ..UNUSED }
+    }
+
+    /// Pages of the current run so far.
+    fn run_length(&self) -> u32 {
+        match self.direction {
+            Direction::Up => self.touch.saturating_sub(self.start).clamp(1, 64) as u32,
+            Direction::Down => 1,
+        }
+    }
+
+    /// Whether the fault is the stream's next, or one a little further on that skipped pages already in memory.
+    fn continues(&self, page: u64) -> bool {
+        if self.extent == 0 {
+            return false;
+        }
+        if self.repeats > 0 {
+            // Inside a strided stream only a run that proves longer than the last goes on.
+            return page == self.touch;
+        }
+        let slack = if self.runs == 0 { 0 } else { self.extent as u64 };
+        match self.direction {
+            Direction::Up if page >= self.touch && page <= self.touch.max(self.front) + slack => true,
+            Direction::Down if page <= self.touch && page + slack >= self.touch.min(self.front) => true,
+            // A second fault just below the first turns a new stream round.
+            Direction::Up => self.runs == 0 && self.repeats == 0 && page + 1 == self.start,
+            Direction::Down => false,
+        }
+    }
+
+    fn sequential(&mut self, page: u64, window: u32, plan: &mut Plan) {
+        plan.in_stream = true;
+        if self.runs == 0 && page + 1 == self.start {
+            self.direction = Direction::Down;
+            self.touch = page;
+            self.front = page;
+        }
+        if self.repeats > 0 {
+            self.front = self.touch;
+            self.repeats = 0;
+        }
+        self.runs += 1;
+        self.extent = (self.extent * 4).min(LARGEST);
+        let ahead = (self.extent * 8).min(window);
+        match self.direction {
+            Direction::Up => {
+                // To the next natural boundary of the extent, so that the large ones are whole blocks.
+                let end = align_down(page, self.extent) + self.extent as u64;
+                plan.demand = (page, (end - page) as u32);
+                self.touch = end;
+                if self.front < end {
+                    self.front = end;
+                }
+                while self.front < end + ahead as u64 {
+                    let next = align_down(self.front, self.extent) + self.extent as u64;
+                    if !plan.push(self.front, (next - self.front) as u32) {
+                        break;
+                    }
+                    self.front = next;
+                }
+            }
+            Direction::Down => {
+                let start = align_down(page, self.extent);
+                plan.demand = (start, (page - start) as u32 + 1);
+                // `touch` and `front` are the next page below; page 0 is never the program's.
+                self.touch = start.saturating_sub(1);
+                if self.front > self.touch {
+                    self.front = self.touch;
+                }
+                while self.front > 0 && self.front + ahead as u64 > self.touch {
+                    let start = align_down(self.front, self.extent);
+                    if !plan.push(start, (self.front - start) as u32 + 1) {
+                        break;
+                    }
+                    self.front = start.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    fn strided(&mut self, page: u64, window: u32, plan: &mut Plan) {
+        plan.in_stream = self.repeats > 0;
+        let run = self.run.max(self.run_length());
+        self.repeats += 1;
+        let fresh = self.repeats == 1;
+        plan.demand = (page, run);
+        self.window = if fresh { 2 } else { (self.window * 2).min(AHEAD as u32).min(window / run).max(1) };
+        // `front` counts, for a strided stream, the start of the next run to ask for.
+        let step = self.stride;
+        let reach = page as i64 + step * self.window as i64;
+        let mut next = self.front as i64;
+        let behind = if step > 0 { next <= page as i64 } else { next >= page as i64 };
+        if fresh || behind {
+            next = page as i64 + step;
+        }
+        while next > 0 && (if step > 0 { next <= reach } else { next >= reach }) {
+            if !plan.push(next as u64, run) {
+                break;
+            }
+            next += step;
+        }
+        let front = next.max(0) as u64;
+        *self = Stream {
+            start: page,
+            touch: page + run as u64,
+            front,
+            extent: 1,
+            direction: Direction::Up,
+            runs: 0,
+            run,
+            ..*self
+        };
+    }
+}
+
+fn align_down(page: u64, extent: u32) -> u64 {
+    page - page % extent as u64
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Replays touches of pages, all absent at first, and counts faults and pages asked for but never touched.
+    fn replay(touches: impl Iterator<Item = u64>) -> (usize, usize, u32) {
+        let mut streams = Streams::new(4096);
+        let mut here: BTreeMap<u64, bool> = BTreeMap::new();
+        let mut ahead: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
+        let (mut faults, mut largest) = (0, 0);
+        for page in touches {
+            if let Some(touched) = here.get_mut(&page) {
+                *touched = true;
+                continue;
+            }
+            faults += 1;
+            let plan = streams.fault(page);
+            let (start, pages) = plan.demand;
+            assert!(page >= start && page < start + pages as u64, "the demand misses the page");
+            largest = largest.max(pages);
+            if let Some((start, pages)) = ahead.get(&page).copied() {
+                for page in start..start + pages as u64 {
+                    here.entry(page).or_insert(false);
+                }
+            }
+            for page in start..start + pages as u64 {
+                here.entry(page).or_insert(false);
+            }
+            here.insert(page, true);
+            for (start, pages) in plan.ahead() {
+                for page in *start..start + *pages as u64 {
+                    ahead.insert(page, (*start, *pages));
+                }
+            }
+        }
+        let unread = ahead.keys().filter(|page| !here.contains_key(page)).count();
+        let wasted = here.values().filter(|touched| !**touched).count();
+        (faults, wasted + unread, largest)
+    }
+
+    #[test]
+    fn sequential_grows_to_whole_blocks() {
+        let (faults, wasted, largest) = replay(10_000..110_000);
+        assert_eq!(largest, 512);
+        assert!(faults < 100_000 / 512 + 20, "{faults} faults");
+        assert!(wasted <= 4096 + 1024, "{wasted} pages wasted");
+    }
+
+    #[test]
+    fn reverse_grows_as_well() {
+        let (faults, wasted, largest) = replay((10_000..110_000).rev());
+        assert_eq!(largest, 512);
+        assert!(faults < 100_000 / 512 + 20, "{faults} faults");
+        assert!(wasted <= 4096 + 1024, "{wasted} pages wasted");
+    }
+
+    #[test]
+    fn random_moves_single_pages() {
+        let mut seed = 7u64;
+        let touches = (0..20_000).map(move |_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            1_000_000 + seed % 1_000_000
+        });
+        let (_, wasted, _) = replay(touches);
+        assert!(wasted < 1_000, "{wasted} pages wasted");
+    }
+
+    #[test]
+    fn strides_are_followed() {
+        for stride in [16i64, 64, -16] {
+            let base = 1_000_000i64;
+            let mut streams = Streams::new(4096);
+            let mut asked = std::collections::BTreeSet::new();
+            let mut missed = 0;
+            for step in 0..1000 {
+                let page = (base + step * stride) as u64;
+                if !asked.contains(&page) {
+                    missed += 1;
+                }
+                let plan = streams.fault(page);
+                for (start, pages) in plan.ahead() {
+                    assert_eq!(*pages, 1);
+                    asked.insert(*start);
+                }
+            }
+            assert!(missed < 6, "stride {stride}: {missed} not foreseen");
+        }
+    }
+
+    #[test]
+    fn strided_runs_of_several_pages() {
+        let touches = (0..500u64).flat_map(|run| (0..4u64).map(move |page| 1_000_000 + run * 64 + page));
+        let (faults, wasted, _) = replay(touches);
+        assert!(faults < 560, "{faults} faults for 500 runs");
+        assert!(wasted < 400, "{wasted} pages wasted");
+    }
+
+    #[test]
+    fn four_interleaved_streams() {
+        let touches = (0..40_000u64).flat_map(|step| (0..4u64).map(move |s| 1_000_000 + s * 1_000_000 + step));
+        let (faults, wasted, largest) = replay(touches);
+        assert_eq!(largest, 512);
+        assert!(faults < 4 * (40_000 / 512 + 20), "{faults} faults");
+        assert!(wasted < 4 * 5200, "{wasted} pages wasted");
+    }
+}

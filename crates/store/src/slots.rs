@@ -1,0 +1,377 @@
+//! The slot allocator: which 4 KiB places of the store file are taken, kept so that what is written together lies
+//! together. Freed slots that a forked process may still read stay in limbo until the last lease ends.
+
+use ream_page::Slot;
+use ream_sys::Errno;
+use ream_sys::memory::MapSlice;
+
+/// Slots of a segment, the unit in which contiguous room is kept: 2 MiB.
+const SEGMENT: u32 = 512;
+const WORDS: u32 = SEGMENT / 64;
+const NIL: u32 = u32::MAX;
+
+/// No slot is free below the limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotsFull;
+
+/// All slots of one store file.
+pub struct Slots {
+    taken: MapSlice<u64>,
+    /// Taken when the process last forked while a lease lives: not to be overwritten or handed out again.
+    frozen: MapSlice<u64>,
+    /// Frozen slots that nobody here refers to any more.
+    limbo: MapSlice<u64>,
+    /// Free slots of each segment.
+    room: MapSlice<u32>,
+    /// Links of the stack of wholly free segments below the frontier; `NIL` ends it, own index + 1 tags membership.
+    next: MapSlice<u32>,
+    empty_head: u32,
+    empty_count: u32,
+    /// Segments that have ever been used: the file's length.
+    frontier: u32,
+    segments: u32,
+    /// Segment and slot within it where the next small run is looked for.
+    open: u32,
+    cursor: u32,
+    hint: u32,
+    in_use: u64,
+    in_limbo: u64,
+    frozen_any: bool,
+}
+
+impl Slots {
+    /// An empty store of at most `limit` slots (rounded down to whole segments, at least one).
+    pub fn new(limit: u32) -> Result<Slots, Errno> {
+        let segments = (limit / SEGMENT).max(1);
+        let words = segments as usize * WORDS as usize;
+        Ok(Slots {
+            taken: MapSlice::new(words)?,
+            frozen: MapSlice::new(words)?,
+            limbo: MapSlice::new(words)?,
+            room: MapSlice::new(segments as usize)?,
+            next: MapSlice::new(segments as usize)?,
+            empty_head: NIL,
+            empty_count: 0,
+            frontier: 0,
+            segments,
+            open: NIL,
+            cursor: 0,
+            hint: 0,
+            in_use: 0,
+            in_limbo: 0,
+            frozen_any: false,
+        })
+    }
+
+    /// Slots that hold content, limbo included.
+    pub fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Slots that must exist in the file: the file's length in slots.
+    pub fn length(&self) -> u32 {
+        self.frontier * SEGMENT
+    }
+
+    /// Lowers the limit to what the file has now, after the file system refused more.
+    pub fn stop_growing(&mut self, slots: u32) {
+        let segments = (slots / SEGMENT).max(1);
+        if segments >= self.frontier {
+            self.segments = segments;
+        }
+    }
+
+    /// Most slots there may be.
+    pub fn limit(&self) -> u32 {
+        self.segments * SEGMENT
+    }
+
+    fn word(&self, slot: u32) -> u64 {
+        self.taken.get(slot as usize / 64).copied().unwrap_or(u64::MAX)
+    }
+
+    fn is_taken(&self, slot: u32) -> bool {
+        self.word(slot) >> (slot % 64) & 1 != 0
+    }
+
+    fn push_empty(&mut self, segment: u32) {
+        if let Some(link) = self.next.get_mut(segment as usize) {
+            *link = self.empty_head;
+            self.empty_head = segment;
+            self.empty_count += 1;
+        }
+    }
+
+    fn pop_empty(&mut self) -> Option<u32> {
+        let segment = self.empty_head;
+        let next = *self.next.get(segment as usize)?;
+        self.empty_head = next;
+        self.empty_count -= 1;
+        Some(segment)
+    }
+
+    fn extend(&mut self) -> Option<u32> {
+        if self.frontier >= self.segments {
+            return None;
+        }
+        let segment = self.frontier;
+        self.frontier += 1;
+        *self.room.get_mut(segment as usize)? = SEGMENT;
+        Some(segment)
+    }
+
+    fn mark(&mut self, start: u32, count: u32) {
+        for slot in start..start + count {
+            if let Some(word) = self.taken.get_mut(slot as usize / 64) {
+                *word |= 1 << (slot % 64);
+            }
+        }
+        if let Some(room) = self.room.get_mut((start / SEGMENT) as usize) {
+            *room -= count;
+        }
+        self.in_use += count as u64;
+    }
+
+    /// Takes up to `want` (1 to 512) consecutive slots of one segment. A request for 512 gets a whole segment if there
+    /// is one; smaller requests are laid side by side in the open segment. May return fewer than asked, never none.
+    pub fn take(&mut self, want: u32) -> Result<(Slot, u32), SlotsFull> {
+        let want = want.clamp(1, SEGMENT);
+        if want == SEGMENT {
+            if let Some(segment) = self.pop_empty().or_else(|| self.extend()) {
+                self.mark(segment * SEGMENT, SEGMENT);
+                return Ok((Slot(segment * SEGMENT), SEGMENT));
+            }
+        }
+        // One pass per segment that may have to be opened; every opened segment has room, so this ends at once.
+        for _ in 0..2 {
+            if self.open != NIL {
+                if let Some(found) = self.next_run(want) {
+                    return Ok(found);
+                }
+                self.open = NIL;
+            }
+            self.open = self.choose().ok_or(SlotsFull)?;
+            self.cursor = 0;
+        }
+        Err(SlotsFull)
+    }
+
+    /// The next free run of the open segment at or after the cursor.
+    fn next_run(&mut self, want: u32) -> Option<(Slot, u32)> {
+        let base = self.open * SEGMENT;
+        while self.cursor < SEGMENT {
+            let slot = base + self.cursor;
+            let free = !self.word(slot) >> (slot % 64);
+            if free == 0 {
+                self.cursor += 64 - slot % 64;
+                continue;
+            }
+            self.cursor += free.trailing_zeros();
+            let start = base + self.cursor;
+            let mut count = 0;
+            while count < want && self.cursor + count < SEGMENT && !self.is_taken(start + count) {
+                count += 1;
+            }
+            self.mark(start, count);
+            self.cursor += count;
+            return Some((Slot(start), count));
+        }
+        None
+    }
+
+    /// A segment to fill next: an empty one; else, where a quarter or more of the file is holes, one with many of
+    /// them; else a new one; else any with room.
+    fn choose(&mut self) -> Option<u32> {
+        if let Some(segment) = self.pop_empty() {
+            return Some(segment);
+        }
+        let free = self.frontier as u64 * SEGMENT as u64 - self.in_use;
+        if free * 4 >= self.frontier as u64 * SEGMENT as u64 {
+            if let Some(segment) = self.scan(SEGMENT / 4, 256) {
+                return Some(segment);
+            }
+        }
+        self.extend().or_else(|| self.scan(1, u32::MAX))
+    }
+
+    /// The next segment with at least `least` free slots, looking at no more than `steps`.
+    fn scan(&mut self, least: u32, steps: u32) -> Option<u32> {
+        for _ in 0..steps.min(self.frontier) {
+            self.hint = if self.hint + 1 >= self.frontier { 0 } else { self.hint + 1 };
+            let room = self.room.get(self.hint as usize).copied().unwrap_or(0);
+            if room >= least && room < SEGMENT {
+                return Some(self.hint);
+            }
+        }
+        None
+    }
+
+    /// Lets go of a slot. One that a forked process may still read stays taken until [`Slots::thaw`].
+    pub fn free(&mut self, slot: Slot) {
+        let (index, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
+        if self.frozen_any && self.frozen.get(index).is_some_and(|word| word & bit != 0) {
+            if let Some(word) = self.limbo.get_mut(index) {
+                if *word & bit == 0 {
+                    *word |= bit;
+                    self.in_limbo += 1;
+                }
+            }
+            return;
+        }
+        self.release(slot);
+    }
+
+    fn release(&mut self, slot: Slot) {
+        let (index, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
+        let segment = slot.0 / SEGMENT;
+        let Some(word) = self.taken.get_mut(index) else { return };
+        debug_assert!(*word & bit != 0, "slot freed twice");
+        if *word & bit == 0 {
+            return;
+        }
+        *word &= !bit;
+        self.in_use -= 1;
+        if let Some(room) = self.room.get_mut(segment as usize) {
+            *room += 1;
+            if *room == SEGMENT && segment != self.open {
+                self.push_empty(segment);
+            }
+        }
+        if segment == self.open && self.room.get(segment as usize) == Some(&SEGMENT) {
+            self.cursor = 0;
+        }
+    }
+
+    /// Whether the slot's content may be overwritten where it is.
+    pub fn may_overwrite(&self, slot: Slot) -> bool {
+        !self.frozen_any
+            || self.frozen.get(slot.0 as usize / 64).is_some_and(|word| word >> (slot.0 % 64) & 1 == 0)
+    }
+
+    /// Whether every slot of the segment that holds `slot` is free, so that its space can be given back.
+    pub fn segment_is_free(&self, slot: Slot) -> Option<(Slot, u32)> {
+        let segment = slot.0 / SEGMENT;
+        (self.room.get(segment as usize) == Some(&SEGMENT)).then_some((Slot(segment * SEGMENT), SEGMENT))
+    }
+
+    /// A fork: what is taken now may be read by another process until [`Slots::thaw`].
+    pub fn freeze(&mut self) {
+        for index in 0..self.frontier as usize * WORDS as usize {
+            if let (Some(frozen), Some(taken)) = (self.frozen.get_mut(index), self.taken.get(index)) {
+                *frozen |= *taken;
+            }
+        }
+        self.frozen_any = true;
+    }
+
+    /// Whether a freeze is on.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen_any
+    }
+
+    /// The last lease has ended: slots in limbo become free.
+    pub fn thaw(&mut self) {
+        if !self.frozen_any {
+            return;
+        }
+        self.frozen_any = false;
+        for index in 0..self.frontier as usize * WORDS as usize {
+            if let Some(frozen) = self.frozen.get_mut(index) {
+                *frozen = 0;
+            }
+            let Some(limbo) = self.limbo.get_mut(index) else { continue };
+            let mut bits = core::mem::take(limbo);
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                bits &= bits - 1;
+                self.release(Slot(index as u32 * 64 + bit));
+            }
+        }
+        self.in_limbo = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    #[test]
+    fn whole_segments_are_aligned_and_contiguous() {
+        let mut slots = Slots::new(4096).unwrap();
+        let (slot, count) = slots.take(512).unwrap();
+        assert_eq!((slot.0 % 512, count), (0, 512));
+        let (small, _) = slots.take(3).unwrap();
+        let (whole, count) = slots.take(512).unwrap();
+        assert_eq!((whole.0 % 512, count), (0, 512));
+        assert!(small.0 / 512 != whole.0 / 512);
+    }
+
+    #[test]
+    fn small_runs_lie_side_by_side() {
+        let mut slots = Slots::new(4096).unwrap();
+        let (first, count) = slots.take(64).unwrap();
+        assert_eq!(count, 64);
+        assert_eq!(slots.take(64).unwrap(), (Slot(first.0 + 64), 64));
+    }
+
+    #[test]
+    fn random_use_against_a_set() {
+        let mut slots = Slots::new(8 * 512).unwrap();
+        let mut held: Vec<u32> = Vec::new();
+        let mut set = BTreeSet::new();
+        let mut seed = 42u64;
+        let mut full = 0;
+        for step in 0..60_000 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            // Phases of filling and of emptying.
+            if (seed >> 20) % 8 < if step / 7000 % 2 == 0 { 5 } else { 2 } {
+                let want = [1, 7, 64, 512][(seed % 4) as usize];
+                match slots.take(want) {
+                    Ok((start, count)) => {
+                        assert!(count >= 1 && count <= want);
+                        for slot in start.0..start.0 + count {
+                            assert!(slot < slots.length() && set.insert(slot), "slot handed out twice");
+                            held.push(slot);
+                        }
+                    }
+                    Err(SlotsFull) => {
+                        full += 1;
+                        assert_eq!(set.len(), 8 * 512, "full although slots are free");
+                    }
+                }
+            } else {
+                for _ in 0..(seed >> 8) % 400 {
+                    if held.is_empty() {
+                        break;
+                    }
+                    let slot = held.swap_remove((seed >> 30) as usize % held.len());
+                    assert!(set.remove(&slot));
+                    slots.free(Slot(slot));
+                }
+            }
+            assert_eq!(slots.in_use(), set.len() as u64);
+        }
+        assert!(full > 0, "the limit was never reached");
+    }
+
+    #[test]
+    fn frozen_slots_wait_for_the_last_lease() {
+        let mut slots = Slots::new(512).unwrap();
+        let (start, count) = slots.take(512).unwrap();
+        assert_eq!(count, 512);
+        slots.freeze();
+        assert!(!slots.may_overwrite(start));
+        slots.free(start);
+        slots.free(start.plus(1));
+        assert_eq!(slots.take(1), Err(SlotsFull));
+        slots.thaw();
+        assert!(slots.may_overwrite(start.plus(2)));
+        assert_eq!(slots.in_use(), 510);
+        assert_eq!(slots.take(2), Ok((start, 2)));
+    }
+}
