@@ -1,2 +1,22 @@
-//! Counters and the ledger in memory shared by a session.
+//! The memory that a session shares: what its processes were told, what they hold of the budget, what they counted.
+//!
+//! One `ream run` makes one [`Session`] in a memfd; every process that descends from it maps the same bytes. Nothing
+//! here makes system calls or allocates, so it may be used from any thread, in a signal handler or in a forked child.
 #![no_std]
+
+mod config;
+mod counters;
+mod ledger;
+mod process;
+mod session;
+
+pub use config::{Config, CpuMask, Engine, Fetch, Io, Pages, Summary, Text};
+pub use counters::{Counter, Counters};
+pub use ledger::Ledger;
+pub use process::{Identity, LEASES, Lifecycle, Process};
+pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
+
+/// Pages of 4096 bytes that hold `bytes`, rounded down: a budget is never overdrawn by rounding.
+pub const fn whole_pages(bytes: u64) -> u64 {
+    bytes / 4096
+}

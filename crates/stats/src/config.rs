@@ -1,0 +1,238 @@
+//! What the launcher resolved from flags, environment and config file: written once, before the session is shared,
+//! and only read afterwards.
+
+/// A string of at most `N` bytes in shared memory; unused bytes are zero.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Text<N> {
+    /// The empty string.
+    pub const EMPTY: Text<N> = Text { bytes: [0; N] };
+
+    /// A copy of `text`; `None` when it does not fit with a zero byte after it, or holds a zero byte.
+    pub fn new(text: &[u8]) -> Option<Text<N>> {
+        if text.len() >= N || text.contains(&0) {
+            return None;
+        }
+        let mut bytes = [0; N];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Text { bytes })
+    }
+    /// The bytes before the first zero.
+    pub fn as_bytes(&self) -> &[u8] {
+        let len = self.bytes.iter().position(|b| *b == 0).unwrap_or(N);
+        self.bytes.get(..len).unwrap_or(&[])
+    }
+    /// The bytes with one zero after them, for a system call; `None` when nothing ends the string.
+    pub fn as_c_str(&self) -> Option<&core::ffi::CStr> {
+        core::ffi::CStr::from_bytes_until_nul(&self.bytes).ok()
+    }
+    /// Whether it is the empty string.
+    pub fn is_empty(&self) -> bool {
+        self.as_bytes().is_empty()
+    }
+}
+
+/// Defines an enum that is stored as a `u32`; numbers that name no variant read as the first one.
+macro_rules! stored_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u32)]
+        pub enum $name { $($(#[$variant_doc])* $variant = $number,)+ }
+
+        impl $name {
+            /// The variant stored as `number`; the first one for a number that names none.
+            pub const fn from_u32(number: u32) -> $name {
+                match number {
+                    $($number => $name::$variant,)+
+                    _ => $name::from_u32(0),
+                }
+            }
+        }
+    };
+}
+
+stored_enum! {
+    /// How absent pages are noticed and filled.
+    Engine {
+        /// The best the kernel offers to this user.
+        Auto = 0,
+        /// userfaultfd with UFFDIO_MOVE.
+        Move = 1,
+        /// userfaultfd without MOVE: protect, copy, drop.
+        Copy = 2,
+        /// userfaultfd of an ordinary user: the program's own touches only.
+        UserMode = 3,
+    }
+}
+
+stored_enum! {
+    /// How the store is read and written.
+    Io {
+        /// io_uring where the kernel and the container allow it.
+        Auto = 0,
+        /// io_uring.
+        Uring = 1,
+        /// Threads with preadv2 and pwritev2.
+        Threads = 2,
+    }
+}
+
+stored_enum! {
+    /// How much is brought in at a fault.
+    Fetch {
+        /// What the access pattern suggests.
+        Auto = 0,
+        /// The touched extent only.
+        Lazy = 1,
+        /// The rest of the allocation too, as far as the budget allows.
+        Aggressive = 2,
+    }
+}
+
+stored_enum! {
+    /// Which page size managed memory is given.
+    Pages {
+        /// Large pages where they pay.
+        Auto = 0,
+        /// 4 KiB pages only.
+        Small = 1,
+        /// Transparent large pages everywhere.
+        Transparent = 2,
+        /// Pages of the hugetlb pool.
+        Hugetlb = 3,
+    }
+}
+
+stored_enum! {
+    /// What happens with the closing summary.
+    Summary {
+        /// Nothing is printed.
+        Off = 0,
+        /// Text on standard error.
+        Text = 1,
+        /// JSON in the file `summary_path`.
+        Json = 2,
+    }
+}
+
+/// A set of processors, numbers 0 to 1023.
+pub type CpuMask = [u64; 16];
+
+/// Everything a process of the session has to know. Plain numbers and bytes, the same in every process.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// RAM for the managed pages of all processes, in bytes.
+    pub budget_bytes: u64,
+    /// Smallest allocation that may be paged where not everything is, in bytes.
+    pub threshold_bytes: u64,
+    /// Most bytes that all stores of the session may take on disk; 0: as much as the file system leaves.
+    pub store_limit_bytes: u64,
+    /// Directory of the store files.
+    pub store_directory: Text<1024>,
+    /// Stored form of [`Engine`].
+    pub engine: u32,
+    /// Stored form of [`Io`].
+    pub io: u32,
+    /// Stored form of [`Fetch`].
+    pub fetch: u32,
+    /// Stored form of [`Pages`].
+    pub pages: u32,
+    /// 1: the page size asked for is required, and the program stops where it cannot be had; 0: preferred.
+    pub pages_required: u32,
+    /// Stored form of [`Summary`].
+    pub summary: u32,
+    /// File of the JSON summary.
+    pub summary_path: Text<1024>,
+    /// Messages up to this level are logged: 0 errors, 1 warnings, 2 information, 3 details.
+    pub log_level: u32,
+    /// 1: programs that a program of the session executes run under Ream too; 0: they do not.
+    pub exec_inherit: u32,
+    /// File that messages are appended to; empty: standard error.
+    pub log_path: Text<1024>,
+    /// Processors that pager threads may run on; all zero: any.
+    pub pager_cpus: CpuMask,
+    /// Pager threads of one process; 0: chosen by its size.
+    pub shards: u32,
+    /// Room for later settings; zero.
+    pub spare: [u32; 15],
+}
+
+impl Config {
+    /// The defaults, without a budget and a store directory.
+    pub const fn new() -> Config {
+        Config {
+            budget_bytes: 0,
+            threshold_bytes: 1 << 20,
+            store_limit_bytes: 0,
+            store_directory: Text::EMPTY,
+            engine: 0,
+            io: 0,
+            fetch: 0,
+            pages: 0,
+            pages_required: 0,
+            summary: 0,
+            summary_path: Text::EMPTY,
+            log_level: 1,
+            exec_inherit: 1,
+            log_path: Text::EMPTY,
+            pager_cpus: [0; 16],
+            shards: 0,
+            spare: [0; 15],
+        }
+    }
+    /// The engine asked for.
+    pub const fn engine(&self) -> Engine {
+        Engine::from_u32(self.engine)
+    }
+    /// The way of reading and writing asked for.
+    pub const fn io(&self) -> Io {
+        Io::from_u32(self.io)
+    }
+    /// How much is brought in at a fault.
+    pub const fn fetch(&self) -> Fetch {
+        Fetch::from_u32(self.fetch)
+    }
+    /// The page size asked for.
+    pub const fn pages(&self) -> Pages {
+        Pages::from_u32(self.pages)
+    }
+    /// What happens with the summary.
+    pub const fn summary(&self) -> Summary {
+        Summary::from_u32(self.summary)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_keeps_what_fits_and_refuses_the_rest() {
+        let text = Text::<8>::new(b"1234567").unwrap();
+        assert_eq!(text.as_bytes(), b"1234567");
+        assert_eq!(text.as_c_str().unwrap().to_bytes(), b"1234567");
+        assert_eq!(Text::<8>::new(b"12345678"), None);
+        assert_eq!(Text::<8>::new(b"a\0b"), None);
+        assert!(Text::<8>::EMPTY.is_empty());
+    }
+
+    #[test]
+    fn unknown_numbers_read_as_the_default() {
+        assert_eq!(Engine::from_u32(3), Engine::UserMode);
+        assert_eq!(Engine::from_u32(77), Engine::Auto);
+        assert_eq!(Io::from_u32(2), Io::Threads);
+        assert_eq!(Summary::from_u32(u32::MAX), Summary::Off);
+    }
+}

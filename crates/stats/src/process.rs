@@ -1,0 +1,239 @@
+//! One process of a session: who it is, what it holds of the budget, whose stores it still reads, what it counted.
+
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use crate::{Counters, Ledger};
+
+/// Leases a process can hold: one for each fork between it and the oldest ancestor whose store it reads.
+pub const LEASES: usize = 255;
+
+/// A process as the kernel knows it. Process numbers are used again; with the start time they are not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Process number.
+    pub pid: u32,
+    /// Start time in clock ticks since boot (field 22 of /proc/PID/stat).
+    pub start: u64,
+}
+
+/// Where an entry of the table is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Lifecycle {
+    /// Nobody's.
+    Free = 0,
+    /// Being filled in by the owner.
+    Claiming = 1,
+    /// The owner, a parent, is about to fork; the child will take it over.
+    Expected = 2,
+    /// The owner's own.
+    Live = 3,
+    /// Being cleared by the owner.
+    Clearing = 4,
+}
+
+impl Lifecycle {
+    const fn from_u64(word: u64) -> Lifecycle {
+        match word as u32 {
+            1 => Lifecycle::Claiming,
+            2 => Lifecycle::Expected,
+            3 => Lifecycle::Live,
+            4 => Lifecycle::Clearing,
+            _ => Lifecycle::Free,
+        }
+    }
+    /// The state word of this stage under the ownership of a process.
+    pub(crate) const fn owned_by(self, pid: u32) -> u64 {
+        self as u64 | (pid as u64) << 32
+    }
+}
+
+/// An entry of the session's table.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Process {
+    /// [`Lifecycle`] in the lower half, process number of the owner in the upper.
+    pub(crate) state: AtomicU64,
+    pub(crate) start: AtomicU64,
+    pub(crate) generation: AtomicU64,
+    pub(crate) parent_generation: AtomicU64,
+    pub(crate) parent: AtomicU32,
+    /// 1 while `held` and the ledger are being changed together.
+    pub(crate) moving: AtomicU32,
+    pub(crate) held: AtomicU64,
+    pub(crate) managed: AtomicI64,
+    /// Bit 0: counted as starving; bit 1: counted as engaged.
+    pub(crate) flags: AtomicU32,
+    /// Stored form of the [`crate::Engine`] in use; 0 before engagement.
+    pub engine: AtomicU32,
+    /// Milliseconds on the monotonic clock at which the entry was claimed or expected.
+    pub(crate) since_ms: AtomicU64,
+    /// First 16 bytes of the program's name, in memory order.
+    pub(crate) name: [AtomicU64; 2],
+    /// What the process did.
+    pub counters: Counters,
+    lease_count: AtomicU32,
+    lease_spare: AtomicU32,
+    leases: [AtomicU64; LEASES],
+}
+
+const STARVING: u32 = 1;
+const ENGAGED: u32 = 2;
+
+impl Process {
+    /// Stage and owner's process number (0 when free).
+    pub fn lifecycle(&self) -> (Lifecycle, u32) {
+        let word = self.state.load(SeqCst);
+        (Lifecycle::from_u64(word), (word >> 32) as u32)
+    }
+    /// Who it is, when it is live.
+    pub fn identity(&self) -> Option<Identity> {
+        let (stage, pid) = self.lifecycle();
+        (stage == Lifecycle::Live).then(|| Identity { pid, start: self.start.load(SeqCst) })
+    }
+    /// A number that no other process of the session has or will have.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(SeqCst)
+    }
+    /// Entry and generation of the process that forked this one; `None` for the first one of a tree.
+    pub fn parent(&self) -> Option<(usize, u64)> {
+        let generation = self.parent_generation.load(SeqCst);
+        (generation != 0).then(|| (self.parent.load(SeqCst) as usize, generation))
+    }
+    /// Pages of the budget that it holds.
+    pub fn held_pages(&self) -> u64 {
+        self.held.load(SeqCst)
+    }
+    /// Pages it manages, in RAM or not.
+    pub fn managed_pages(&self) -> u64 {
+        self.managed.load(SeqCst).max(0) as u64
+    }
+    /// The program's name, at most 15 bytes; unused bytes are zero.
+    pub fn name(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
+            place.copy_from_slice(&word.load(SeqCst).to_ne_bytes());
+        }
+        bytes
+    }
+    /// Sets the program's name; what does not fit is cut.
+    pub fn set_name(&self, name: &[u8]) {
+        let mut bytes = [0; 16];
+        for (place, byte) in bytes.iter_mut().take(15).zip(name) {
+            *place = *byte;
+        }
+        for (piece, word) in bytes.chunks_exact(8).zip(&self.name) {
+            let mut number = [0; 8];
+            number.copy_from_slice(piece);
+            word.store(u64::from_ne_bytes(number), SeqCst);
+        }
+    }
+
+    /// Takes up to `pages` from the ledger and returns how many it got. Only the process itself calls this.
+    pub fn acquire(&self, ledger: &Ledger, pages: u64) -> u64 {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let granted = ledger.take(pages);
+        self.held.fetch_add(granted, SeqCst);
+        self.moving.fetch_sub(1, SeqCst);
+        granted
+    }
+    /// Takes all of `pages` from the ledger, below zero if need be: for memory that is in RAM already.
+    pub fn overdraw(&self, ledger: &Ledger, pages: u64) {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        ledger.take_all(pages);
+        self.held.fetch_add(pages, SeqCst);
+        self.moving.fetch_sub(1, SeqCst);
+    }
+    /// Gives `pages` back to the ledger, at most what it holds; returns how many that were.
+    pub fn give_back(&self, ledger: &Ledger, pages: u64) -> u64 {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let mut held = self.held.load(SeqCst);
+        let returned = loop {
+            let returned = pages.min(held);
+            match self.held.compare_exchange_weak(held, held - returned, SeqCst, SeqCst) {
+                Ok(_) => break returned,
+                Err(now) => held = now,
+            }
+        };
+        ledger.put(returned);
+        self.moving.fetch_sub(1, SeqCst);
+        returned
+    }
+    /// Counts pages that came under management (positive) or left it.
+    pub fn change_managed(&self, ledger: &Ledger, by: i64) {
+        let now = self.managed.fetch_add(by, SeqCst) + by;
+        ledger.change_managed(by);
+        if by > 0 {
+            self.counters.peak_managed.raise(now as u64);
+        }
+    }
+    /// Says whether it waits for pages.
+    pub fn set_starving(&self, ledger: &Ledger, yes: bool) {
+        if self.set_flag(STARVING, yes) {
+            ledger.change_starving(yes);
+        }
+    }
+    /// Says whether its memory is being paged.
+    pub fn set_engaged(&self, ledger: &Ledger, yes: bool) {
+        if self.set_flag(ENGAGED, yes) {
+            ledger.change_engaged(yes);
+        }
+    }
+    /// Whether its memory is being paged.
+    pub fn engaged(&self) -> bool {
+        self.flags.load(SeqCst) & ENGAGED != 0
+    }
+    /// Sets or clears a flag; true when that changed it.
+    fn set_flag(&self, flag: u32, yes: bool) -> bool {
+        let before = if yes { self.flags.fetch_or(flag, SeqCst) } else { self.flags.fetch_and(!flag, SeqCst) };
+        (before & flag != 0) != yes
+    }
+
+    /// Adds a lease: the process reads slots that were alive at the fork with this number. False when the list is
+    /// full. Only the owner changes the list.
+    pub fn lease(&self, fork: u64) -> bool {
+        let count = self.lease_count.load(SeqCst);
+        let Some(place) = self.leases.get(count as usize) else { return false };
+        place.store(fork, SeqCst);
+        self.lease_count.store(count + 1, SeqCst);
+        true
+    }
+    /// Takes a lease away: nothing of that fork is read any more.
+    pub fn end_lease(&self, fork: u64) {
+        for place in &self.leases {
+            // The count stays: zero is no fork's number, and later leases keep their places.
+            let _ = place.compare_exchange(fork, 0, SeqCst, SeqCst);
+        }
+    }
+    /// Whether it holds a lease.
+    pub fn leases(&self, fork: u64) -> bool {
+        self.each_lease().any(|lease| lease == fork)
+    }
+    /// The forks whose slots it reads.
+    pub fn each_lease(&self) -> impl Iterator<Item = u64> + '_ {
+        let count = self.lease_count.load(SeqCst) as usize;
+        self.leases.iter().take(count).map(|lease| lease.load(SeqCst)).filter(|lease| *lease != 0)
+    }
+
+    /// Returns everything it held to the ledger, adds its counters to `total` and ends its leases. The caller owns
+    /// the entry in stage Clearing. Returns the pages it held.
+    pub(crate) fn clear(&self, ledger: &Ledger, total: &Counters) -> u64 {
+        self.moving.store(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let held = self.held.swap(0, SeqCst);
+        ledger.put(held);
+        self.moving.store(0, SeqCst);
+        ledger.change_managed(-self.managed.swap(0, SeqCst));
+        self.set_starving(ledger, false);
+        self.set_engaged(ledger, false);
+        self.counters.fold_into(total);
+        self.lease_count.store(0, SeqCst);
+        self.start.store(0, SeqCst);
+        self.parent_generation.store(0, SeqCst);
+        self.engine.store(0, SeqCst);
+        held
+    }
+}

@@ -1,0 +1,371 @@
+//! The session as it lies in shared memory: header, settings, ledger and the table of processes.
+//!
+//! A new session is a file of zeros to which [`Session::create`] adds the header. Entries of the table are claimed,
+//! handed to forked children and cleared without locks; an entry whose owner was killed half-way is cleared by
+//! whoever finds it ([`Session::sweep`]).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use crate::process::{Identity, Lifecycle, Process};
+use crate::{Config, Counters, Ledger, whole_pages};
+
+/// First eight bytes of a session.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
+/// Changes with every change of the layout.
+pub const VERSION: u32 = 1;
+/// Entries of the table: most processes that live in a session at once.
+pub const PROCESSES: usize = 4096;
+
+/// Why a mapping was not accepted as a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Shorter than a session.
+    Short,
+    /// Does not begin with [`MAGIC`].
+    NotASession,
+    /// Made by another version of Ream.
+    OtherVersion,
+    /// Another session: the nonce differs.
+    OtherSession,
+}
+
+/// What [`Session::sweep`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swept {
+    /// Entries of dead processes that were cleared.
+    pub processes: u32,
+    /// Pages that went back to the ledger.
+    pub pages: u64,
+}
+
+/// An entry kept for a child about to be forked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// Place in the table.
+    pub index: usize,
+    /// The generation that the child will have.
+    pub generation: u64,
+}
+
+/// Shared memory of a session. Only ever used behind a reference into a shared mapping.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Session {
+    magic: AtomicU64,
+    nonce: AtomicU64,
+    bytes: AtomicU64,
+    version: AtomicU32,
+    /// Set once by whoever writes the closing summary.
+    closed: AtomicU32,
+    /// Raised, and its waiters woken, when a process joins or leaves.
+    bell: AtomicU32,
+    /// Entries `used..` of the table were never claimed.
+    used: AtomicU32,
+    generations: AtomicU64,
+    forks: AtomicU64,
+    root_pid: AtomicU32,
+    agent_pid: AtomicU32,
+    root_start: AtomicU64,
+    began_ms: AtomicU64,
+    config: Config,
+    ledger: Ledger,
+    ended: Counters,
+    table: [Process; PROCESSES],
+}
+
+impl Session {
+    /// Bytes of the file that holds a session. Most are never touched and take no memory.
+    pub const BYTES: usize = core::mem::size_of::<Session>();
+
+    /// Makes a session of a mapping of zeros. `now_ms` is the monotonic clock.
+    ///
+    /// # Safety
+    /// `memory` is the start of a writable shared mapping of at least [`Session::BYTES`] bytes, all zero, aligned to
+    /// 4096, that stays mapped as long as the process lives and that nobody else uses yet.
+    pub unsafe fn create(memory: *mut u8, nonce: u64, config: &Config, now_ms: u64) -> &'static Session {
+        let session = memory.cast::<Session>();
+        // SAFETY: the caller owns the mapping alone; the field lies within it.
+        unsafe { (&raw mut (*session).config).write(*config) };
+        // SAFETY: large, aligned and mapped for good (caller); all-zero bytes are valid for every field.
+        let session = unsafe { &*session };
+        session.ledger.set_total(whole_pages(config.budget_bytes));
+        session.nonce.store(nonce, SeqCst);
+        session.bytes.store(Session::BYTES as u64, SeqCst);
+        session.version.store(VERSION, SeqCst);
+        session.began_ms.store(now_ms, SeqCst);
+        session.magic.store(MAGIC, SeqCst);
+        session
+    }
+
+    /// Accepts a mapping as the session with this nonce.
+    ///
+    /// # Errors
+    /// [`Refused`] says what does not fit; nothing was changed.
+    ///
+    /// # Safety
+    /// `memory` is the start of a writable shared mapping of `bytes` bytes, aligned to 4096, that stays mapped as long
+    /// as the process lives, and whose other users keep to this crate.
+    pub unsafe fn open(memory: *mut u8, bytes: usize, nonce: u64) -> Result<&'static Session, Refused> {
+        if bytes < Session::BYTES {
+            return Err(Refused::Short);
+        }
+        // SAFETY: large enough (checked), aligned and mapped for good (caller); any bytes are valid for every field.
+        let session = unsafe { &*memory.cast::<Session>() };
+        if session.magic.load(SeqCst) != MAGIC {
+            return Err(Refused::NotASession);
+        }
+        if session.version.load(SeqCst) != VERSION || session.bytes.load(SeqCst) != Session::BYTES as u64 {
+            return Err(Refused::OtherVersion);
+        }
+        if session.nonce.load(SeqCst) != nonce {
+            return Err(Refused::OtherSession);
+        }
+        Ok(session)
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The budget.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+    /// Counters of the processes that have ended.
+    pub fn ended(&self) -> &Counters {
+        &self.ended
+    }
+    /// Adds the counters of ended and of living processes to `total`.
+    pub fn add_to(&self, total: &Counters) {
+        self.ended.add_to(total);
+        for process in self.used() {
+            process.counters.add_to(total);
+        }
+    }
+    /// Monotonic clock in milliseconds when the session began.
+    pub fn began_ms(&self) -> u64 {
+        self.began_ms.load(SeqCst)
+    }
+    /// Tells which process the launcher became; its descendants may outlive it.
+    pub fn set_root(&self, root: Identity) {
+        self.root_start.store(root.start, SeqCst);
+        self.root_pid.store(root.pid, SeqCst);
+    }
+    /// The process that the launcher became; `None` before it was told.
+    pub fn root(&self) -> Option<Identity> {
+        let pid = self.root_pid.load(SeqCst);
+        (pid != 0).then(|| Identity { pid, start: self.root_start.load(SeqCst) })
+    }
+    /// Tells the process number of the session's agent.
+    pub fn set_agent(&self, pid: u32) {
+        self.agent_pid.store(pid, SeqCst);
+    }
+    /// Process number of the session's agent, 0 before it was told.
+    pub fn agent(&self) -> u32 {
+        self.agent_pid.load(SeqCst)
+    }
+    /// True for one caller only: the one that writes the closing summary.
+    pub fn claim_summary(&self) -> bool {
+        self.closed.swap(1, SeqCst) == 0
+    }
+    /// Whether somebody has claimed the closing summary.
+    pub fn closed(&self) -> bool {
+        self.closed.load(SeqCst) != 0
+    }
+    /// A futex word that changes whenever a process joins or leaves. Waiters are woken by whoever calls
+    /// [`Session::ring`], with a shared (not private) futex operation.
+    pub fn bell(&self) -> &AtomicU32 {
+        &self.bell
+    }
+    /// Changes the bell; the caller then wakes its waiters.
+    pub fn ring(&self) {
+        self.bell.fetch_add(1, SeqCst);
+    }
+    /// A number for a fork, never given twice in a session and never 0.
+    pub fn next_fork(&self) -> u64 {
+        self.forks.fetch_add(1, SeqCst) + 1
+    }
+
+    /// An entry of the table.
+    pub fn process(&self, index: usize) -> Option<&Process> {
+        self.table.get(index)
+    }
+    /// Entries that were ever claimed: all others are free and their memory untouched.
+    pub fn used(&self) -> &[Process] {
+        self.table.get(..self.used.load(SeqCst) as usize).unwrap_or(&self.table)
+    }
+    /// Live and expected processes other than entry `me`. Killed ones count until a sweep finds them.
+    pub fn others(&self, me: Option<usize>) -> usize {
+        self.used()
+            .iter()
+            .enumerate()
+            .filter(|(index, process)| Some(*index) != me && process.lifecycle().0 != Lifecycle::Free)
+            .count()
+    }
+
+    /// Claims an entry for the calling process. If it had one already (it executed another program), what that one
+    /// held is given back and it begins anew. `None` when the table is full.
+    pub fn claim(&self, who: Identity, now_ms: u64) -> Option<usize> {
+        for process in self.used() {
+            if process.identity() == Some(who) {
+                self.clear(process, Lifecycle::Live.owned_by(who.pid), who.pid);
+            }
+        }
+        let index = self.take_free(who.pid)?;
+        let process = self.table.get(index)?;
+        process.since_ms.store(now_ms, SeqCst);
+        process.start.store(who.start, SeqCst);
+        process.generation.store(self.generations.fetch_add(1, SeqCst) + 1, SeqCst);
+        process.counters.processes.add(1);
+        process.state.store(Lifecycle::Live.owned_by(who.pid), SeqCst);
+        Some(index)
+    }
+
+    /// Keeps an entry for a child that entry `parent` is about to fork. Leases that the child will need must be added
+    /// to it before the fork. `None` when the table is full.
+    pub fn expect(&self, parent: usize, now_ms: u64) -> Option<Expected> {
+        let (_, pid) = self.table.get(parent)?.lifecycle();
+        let parent_generation = self.table.get(parent)?.generation();
+        let index = self.take_free(pid)?;
+        let process = self.table.get(index)?;
+        let generation = self.generations.fetch_add(1, SeqCst) + 1;
+        process.since_ms.store(now_ms, SeqCst);
+        process.generation.store(generation, SeqCst);
+        process.parent.store(parent as u32, SeqCst);
+        process.parent_generation.store(parent_generation, SeqCst);
+        process.state.store(Lifecycle::Expected.owned_by(pid), SeqCst);
+        Some(Expected { index, generation })
+    }
+
+    /// Takes over the entry that the parent kept, as the first thing in the child. False when it was given up in the
+    /// meantime (the child had been stopped for longer than [`Session::EXPECTED_MS`]): then slots that the child needs
+    /// may be gone, and it must not go on.
+    pub fn adopt(&self, kept: Expected, parent_pid: u32, who: Identity) -> bool {
+        let Some(process) = self.table.get(kept.index) else { return false };
+        if process.generation() != kept.generation {
+            return false;
+        }
+        let expected = Lifecycle::Expected.owned_by(parent_pid);
+        let claiming = Lifecycle::Claiming.owned_by(who.pid);
+        if process.state.compare_exchange(expected, claiming, SeqCst, SeqCst).is_err() {
+            return false;
+        }
+        process.start.store(who.start, SeqCst);
+        process.counters.processes.add(1);
+        process.state.store(Lifecycle::Live.owned_by(who.pid), SeqCst);
+        true
+    }
+
+    /// Gives up the entry kept for a child: the fork failed.
+    pub fn cancel(&self, kept: Expected, parent_pid: u32) {
+        if let Some(process) = self.table.get(kept.index) {
+            if process.generation() == kept.generation {
+                self.clear(process, Lifecycle::Expected.owned_by(parent_pid), parent_pid);
+            }
+        }
+    }
+
+    /// The calling process ends: what it holds is given back and its counters are added to those of ended ones.
+    /// Returns the pages that it held.
+    pub fn release(&self, index: usize) -> u64 {
+        let Some(process) = self.table.get(index) else { return 0 };
+        let (_, pid) = process.lifecycle();
+        self.clear(process, Lifecycle::Live.owned_by(pid), pid).unwrap_or(0)
+    }
+
+    /// Whether a live or expected process other than entry `me` reads slots that were alive at a fork.
+    pub fn leased_by_others(&self, fork: u64, me: usize) -> bool {
+        self.used().iter().enumerate().any(|(index, process)| {
+            index != me
+                && matches!(
+                    process.lifecycle().0,
+                    Lifecycle::Live | Lifecycle::Expected | Lifecycle::Claiming | Lifecycle::Clearing
+                )
+                && process.leases(fork)
+        })
+    }
+
+    /// Milliseconds after which an entry kept for a child that never appeared is given up.
+    pub const EXPECTED_MS: u64 = 10_000;
+
+    /// Clears the entries of processes that are gone without having said so. `alive` tells whether a process lives;
+    /// with start time 0 it is asked about the number alone. `me` is the caller's process number.
+    pub fn sweep(&self, me: u32, now_ms: u64, mut alive: impl FnMut(Identity) -> bool) -> Swept {
+        let mut swept = Swept::default();
+        for process in self.used() {
+            let seen = process.state.load(SeqCst);
+            let (stage, pid) = process.lifecycle();
+            let start = process.start.load(SeqCst);
+            let gone = match stage {
+                Lifecycle::Free => false,
+                Lifecycle::Live => !alive(Identity { pid, start }),
+                Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }),
+                Lifecycle::Expected => {
+                    now_ms.saturating_sub(process.since_ms.load(SeqCst)) > Session::EXPECTED_MS
+                        || !alive(Identity { pid, start: 0 })
+                }
+            };
+            if gone {
+                if let Some(pages) = self.clear(process, seen, me) {
+                    swept.processes += 1;
+                    swept.pages += pages;
+                }
+            }
+        }
+        swept
+    }
+
+    /// Sets the free pages right after a process was killed between the two steps of taking or returning some: free
+    /// must be the budget less what live processes hold. Returns the correction in pages, 0 when there was nothing to
+    /// correct or when somebody was just moving pages (try again later).
+    pub fn audit(&self) -> i64 {
+        let changes = self.ledger.changes.load(SeqCst);
+        let free = self.ledger.free_pages();
+        let mut held = 0;
+        for process in self.used() {
+            if process.moving.load(SeqCst) != 0 {
+                return 0;
+            }
+            held += process.held_pages();
+        }
+        let right = self.ledger.total_pages() as i64 - held as i64;
+        if right == free
+            || self.used().iter().any(|process| process.moving.load(SeqCst) != 0)
+            || self.ledger.changes.load(SeqCst) != changes
+            || !self.ledger.correct(free, right)
+        {
+            return 0;
+        }
+        right - free
+    }
+
+    /// Finds a free entry and leaves it in stage Claiming under `pid`.
+    fn take_free(&self, pid: u32) -> Option<usize> {
+        let claiming = Lifecycle::Claiming.owned_by(pid);
+        let free = Lifecycle::Free.owned_by(0);
+        let used = self.used.load(SeqCst) as usize;
+        // First those used before, so that untouched ones stay without memory; `used` may grow meanwhile.
+        for (index, process) in self.table.iter().enumerate() {
+            if index >= used {
+                self.used.fetch_max(index as u32 + 1, SeqCst);
+            }
+            if process.state.load(SeqCst) == free
+                && process.state.compare_exchange(free, claiming, SeqCst, SeqCst).is_ok()
+            {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Clears an entry if its state word still is `seen`, and returns the pages it held.
+    fn clear(&self, process: &Process, seen: u64, me: u32) -> Option<u64> {
+        process.state.compare_exchange(seen, Lifecycle::Clearing.owned_by(me), SeqCst, SeqCst).ok()?;
+        let pages = process.clear(&self.ledger, &self.ended);
+        process.state.store(Lifecycle::Free.owned_by(0), SeqCst);
+        Some(pages)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Tests of the table and of the ledger under threads that come, take, return and die.
+
+extern crate std;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::vec::Vec;
+
+use super::*;
+
+/// A session in zeroed memory of its own, freed at the end.
+struct Shared {
+    memory: *mut u8,
+    session: &'static Session,
+}
+
+const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<Session>();
+
+impl Shared {
+    fn with_pages(pages: u64) -> Shared {
+        let config = Config { budget_bytes: pages * 4096, ..Config::new() };
+        // SAFETY: a fresh zeroed allocation of the session's own layout, kept until drop.
+        unsafe {
+            let memory = std::alloc::alloc_zeroed(LAYOUT);
+            Shared { memory, session: Session::create(memory, 42, &config, 7) }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; tests do not keep the reference beyond the value.
+        unsafe { std::alloc::dealloc(self.memory, LAYOUT) };
+    }
+}
+
+fn id(pid: u32) -> Identity {
+    Identity { pid, start: pid as u64 * 10 }
+}
+
+#[test]
+fn opening_checks_what_it_is() {
+    let shared = Shared::with_pages(1);
+    // SAFETY: the memory lives until the end of the test.
+    unsafe {
+        assert_eq!(Session::open(shared.memory, Session::BYTES, 41).unwrap_err(), Refused::OtherSession);
+        assert_eq!(Session::open(shared.memory, 4096, 42).unwrap_err(), Refused::Short);
+        assert!(Session::open(shared.memory, Session::BYTES, 42).is_ok());
+        shared.session.version.store(VERSION + 1, SeqCst);
+        assert_eq!(Session::open(shared.memory, Session::BYTES, 42).unwrap_err(), Refused::OtherVersion);
+        shared.session.magic.store(1, SeqCst);
+        assert_eq!(Session::open(shared.memory, Session::BYTES, 42).unwrap_err(), Refused::NotASession);
+    }
+}
+
+#[test]
+fn claim_and_release_return_everything() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let index = session.claim(id(5), 0).unwrap();
+    let process = session.process(index).unwrap();
+    assert_eq!(process.identity(), Some(id(5)));
+    assert_eq!(process.acquire(session.ledger(), 30), 30);
+    process.change_managed(session.ledger(), 50);
+    process.set_engaged(session.ledger(), true);
+    process.set_engaged(session.ledger(), true);
+    process.set_starving(session.ledger(), true);
+    process.counters.faults.add(3);
+    assert_eq!((session.ledger().engaged(), session.ledger().starving()), (1, 1));
+    assert_eq!(process.give_back(session.ledger(), 10), 10);
+    assert_eq!(session.release(index), 20);
+    assert_eq!(session.ledger().free_pages(), 100);
+    assert_eq!((session.ledger().engaged(), session.ledger().starving()), (0, 0));
+    assert_eq!((session.ledger().managed_pages(), session.ledger().peak_managed()), (0, 50));
+    assert_eq!(session.ended().faults.get(), 3);
+    assert_eq!(session.release(index), 0);
+    assert_eq!(session.others(None), 0);
+}
+
+#[test]
+fn executing_another_program_begins_anew() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let first = session.claim(id(5), 0).unwrap();
+    let old = session.process(first).unwrap().generation();
+    session.process(first).unwrap().acquire(session.ledger(), 60);
+    assert!(session.process(first).unwrap().lease(9));
+    let second = session.claim(id(5), 0).unwrap();
+    let process = session.process(second).unwrap();
+    assert_ne!(process.generation(), old);
+    assert_eq!(session.ledger().free_pages(), 100);
+    assert!(!process.leases(9));
+    assert_eq!(session.others(None), 1);
+}
+
+#[test]
+fn leases_last_from_before_the_fork_to_the_end_of_the_child() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let parent = session.claim(id(1), 0).unwrap();
+    let fork = session.next_fork();
+    assert!(!session.leased_by_others(fork, parent));
+    let kept = session.expect(parent, 0).unwrap();
+    assert!(session.process(kept.index).unwrap().lease(fork));
+    assert!(session.leased_by_others(fork, parent));
+    assert!(session.adopt(kept, 1, id(2)));
+    assert!(!session.adopt(kept, 1, id(3)));
+    let generation = session.process(parent).unwrap().generation();
+    assert_eq!(session.process(kept.index).unwrap().parent(), Some((parent, generation)));
+    assert!(session.leased_by_others(fork, parent));
+    assert!(!session.leased_by_others(fork, kept.index));
+    session.process(kept.index).unwrap().end_lease(fork);
+    assert!(!session.leased_by_others(fork, parent));
+    session.release(kept.index);
+    let failed = session.expect(parent, 0).unwrap();
+    session.cancel(failed, 1);
+    assert!(!session.adopt(failed, 1, id(4)));
+    assert_eq!(session.others(Some(parent)), 0);
+}
+
+#[test]
+fn a_full_list_of_leases_refuses_more() {
+    let shared = Shared::with_pages(1);
+    let index = shared.session.claim(id(1), 0).unwrap();
+    let process = shared.session.process(index).unwrap();
+    for fork in 1..=crate::LEASES as u64 {
+        assert!(process.lease(fork));
+    }
+    assert!(!process.lease(1000));
+    assert_eq!(process.each_lease().count(), crate::LEASES);
+}
+
+#[test]
+fn the_sweep_clears_dead_ones_at_every_stage() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let live = session.claim(id(1), 0).unwrap();
+    let killed = session.claim(id(2), 0).unwrap();
+    session.process(killed).unwrap().acquire(session.ledger(), 40);
+    let late = session.expect(live, 0).unwrap();
+    let half = session.take_free(3).unwrap();
+    let alive = |who: Identity| who.pid == 1;
+    assert_eq!(session.sweep(1, 100, alive), Swept { processes: 2, pages: 40 });
+    assert_eq!(session.ledger().free_pages(), 100);
+    assert_eq!(session.process(half).unwrap().lifecycle().0, Lifecycle::Free);
+    assert_eq!(session.process(late.index).unwrap().lifecycle().0, Lifecycle::Expected);
+    assert_eq!(session.sweep(1, Session::EXPECTED_MS + 1, alive).processes, 1);
+    assert!(!session.adopt(late, 1, id(7)));
+    assert_eq!(session.others(None), 1);
+    // The same number with another start time is another process.
+    assert_eq!(session.sweep(1, 0, |who| who == Identity { pid: 1, start: 11 }).processes, 1);
+}
+
+#[test]
+fn the_audit_finds_pages_lost_by_a_kill() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let index = session.claim(id(1), 0).unwrap();
+    let process = session.process(index).unwrap();
+    process.acquire(session.ledger(), 10);
+    assert_eq!(session.audit(), 0);
+    // Killed after the ledger was charged and before the entry said so.
+    process.moving.store(1, SeqCst);
+    session.ledger().take(25);
+    assert_eq!(session.audit(), 0);
+    session.sweep(9, 0, |_| false);
+    assert_eq!(session.ledger().free_pages(), 75);
+    assert_eq!(session.audit(), 25);
+    assert_eq!(session.ledger().free_pages(), 100);
+}
+
+#[test]
+fn a_full_table_refuses_and_one_summary_is_claimed() {
+    let shared = Shared::with_pages(1);
+    let session = shared.session;
+    for pid in 1..=PROCESSES as u32 {
+        assert!(session.claim(id(pid), 0).is_some());
+    }
+    assert_eq!(session.claim(id(9999), 0), None);
+    session.release(77);
+    assert_eq!(session.claim(id(9999), 0), Some(77));
+    assert!(session.claim_summary());
+    assert!(!session.claim_summary());
+}
+
+/// Counts a thread as finished, also when an assertion fails in it.
+struct Finished<'a>(&'a AtomicU64);
+
+impl Drop for Finished<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Threads stand for processes: they join, take, return, are killed without a word, and are swept by others. At any
+/// moment no more than the budget is out, and in the end all of it is back.
+#[test]
+fn the_sums_hold_under_threads() {
+    const BUDGET: u64 = 1000;
+    let shared = Shared::with_pages(BUDGET);
+    let session = shared.session;
+    let out = AtomicU64::new(0);
+    let finished = AtomicU64::new(0);
+    let dead: Vec<AtomicBool> = (0..4096).map(|_| AtomicBool::new(false)).collect();
+    let next_pid = AtomicU64::new(1);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (out, dead, next_pid, finished) = (&out, &dead, &next_pid, &finished);
+            scope.spawn(move || {
+                let _finished = Finished(finished);
+                let mut seed = 0x1234_5678_9abc_def1 ^ (thread + 1) << 32;
+                for _ in 0..400 {
+                    let pid = next_pid.fetch_add(1, SeqCst) as u32;
+                    let index = session.claim(id(pid), 0).unwrap();
+                    let process = session.process(index).unwrap();
+                    for _ in 0..50 {
+                        seed ^= seed << 13;
+                        seed ^= seed >> 7;
+                        seed ^= seed << 17;
+                        if seed & 1 == 0 {
+                            let granted = process.acquire(session.ledger(), seed >> 8 & 511);
+                            let now = out.fetch_add(granted, SeqCst) + granted;
+                            assert!(now <= BUDGET, "{now} pages are out");
+                        } else {
+                            let some = (seed >> 8 & 511).min(process.held_pages());
+                            out.fetch_sub(some, SeqCst);
+                            assert_eq!(process.give_back(session.ledger(), some), some);
+                        }
+                    }
+                    out.fetch_sub(process.held_pages(), SeqCst);
+                    process.counters.faults.add(1);
+                    if seed & 2 == 0 {
+                        session.release(index);
+                    } else {
+                        dead[pid as usize].store(true, SeqCst);
+                    }
+                }
+            });
+        }
+        let (dead, finished) = (&dead, &finished);
+        for sweeper in 0..2 {
+            scope.spawn(move || {
+                while finished.load(SeqCst) < 4 {
+                    session.sweep(5000 + sweeper, 0, |who| !dead[who.pid as usize].load(SeqCst));
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    session.sweep(6000, 0, |_| false);
+    assert_eq!(session.ledger().free_pages(), BUDGET as i64);
+    assert_eq!(session.audit(), 0);
+    assert_eq!(session.ended().faults.get(), 1600);
+    assert_eq!(session.others(None), 0);
+}
