@@ -1,0 +1,59 @@
+//! Compiles the programs in `programs/`, once, with the machine's own compilers.
+
+use crate::place::{build_root, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a test needs of a compiler.
+pub enum Build {
+    /// The program's path.
+    Ready(PathBuf),
+    /// Why it cannot be had here.
+    Missing(String),
+}
+
+fn newest(paths: &[PathBuf]) -> Option<std::time::SystemTime> {
+    paths.iter().filter_map(|path| fs::metadata(path).ok()?.modified().ok()).max()
+}
+
+/// Compiles `source` (relative to `programs/`, for example `c/bss_big.c`) with additional `flags`.
+///
+/// # Panics
+/// When the compiler is there and refuses the program.
+pub fn build(source: &str, flags: &[&str]) -> Build {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let path = programs.join(source);
+    let (compilers, own): (&[&str], &[&str]) = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("c") => (&["cc", "gcc", "clang"], &["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]),
+        Some("cpp") => (&["c++", "g++", "clang++"], &["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pthread"]),
+        Some("f90") => (&["gfortran"], &["-Wall", "-Werror", "-fopenmp"]),
+        other => panic!("no compiler is known for {other:?}"),
+    };
+    let Some(compiler) = compilers.iter().find_map(|name| tool(name)) else {
+        return Build::Missing(format!("no compiler ({})", compilers.join(", ")));
+    };
+    let directory = build_root().join("ream-tests").join("programs");
+    fs::create_dir_all(&directory).expect("a directory for compiled programs");
+    let name: String =
+        [source, &flags.join("")].concat().chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    let result = directory.join(&name);
+    let sources = [path.clone(), programs.join("c/common.h")];
+    if newest(std::slice::from_ref(&result)) > newest(&sources) {
+        return Build::Ready(result);
+    }
+    // Tests run in parallel, in several processes: each compiles to a name of its own and renames.
+    let fresh = directory.join(format!("{name}.{}.{:?}", std::process::id(), std::thread::current().id()));
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-g"]).args(own).args(flags).arg("-o").arg(&fresh).arg(&path);
+    if source.starts_with("f90/") {
+        command.arg("-J").arg(&directory);
+    }
+    if source.starts_with("c/") || source.starts_with("cpp/") {
+        command.arg("-I").arg(programs.join("c"));
+    }
+    let output = command.output().expect("starting the compiler");
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(&fresh, &result).expect("naming the compiled program");
+    Build::Ready(result)
+}

@@ -1,0 +1,23 @@
+//! Black-box tests of Ream: what the tests in `tests/` share. Programs are compiled, run plain and under
+//! `ream run`, and everything that a run may leave behind is looked for.
+
+mod cgroup;
+mod compare;
+mod compile;
+mod outcome;
+mod place;
+mod process;
+mod run;
+mod skip;
+
+pub use cgroup::Cgroup;
+pub use compare::{Case, UNMANAGED};
+pub use compile::{Build, build};
+pub use outcome::{Outcome, Summary};
+pub use place::{Scratch, is_root, openable_by_all, ream_binary, ream_library, tool};
+pub use process::{Left, report};
+pub use run::{Run, Running};
+pub use skip::skip;
+
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;

@@ -1,0 +1,326 @@
+//! Starts a program, plain or under `ream run`, waits for it with a deadline, and sees that nothing is left.
+
+use crate::outcome::{Outcome, Summary};
+use crate::place::{Scratch, ream_binary};
+use crate::process::{Left, report};
+use crate::{Cgroup, MIB};
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A thread that collects one stream of output.
+type Reader = JoinHandle<Vec<u8>>;
+
+/// A program to be run, and how.
+pub struct Run {
+    program: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    options: Vec<OsString>,
+    memory: Option<u64>,
+    store: Option<PathBuf>,
+    ream: PathBuf,
+    user: Option<u32>,
+    directory: Option<PathBuf>,
+    input: Option<PathBuf>,
+    deadline: Duration,
+    measured: bool,
+}
+
+impl Run {
+    /// Of this program.
+    pub fn of(program: impl AsRef<OsStr>) -> Run {
+        Run {
+            program: vec![program.as_ref().to_owned()],
+            environment: Vec::new(),
+            options: Vec::new(),
+            memory: None,
+            store: None,
+            ream: ream_binary(),
+            user: None,
+            directory: None,
+            input: None,
+            deadline: Duration::from_secs(150),
+            measured: true,
+        }
+    }
+
+    /// Adds an argument of the program.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Run {
+        self.program.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments of the program.
+    pub fn args<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> Run {
+        arguments.into_iter().fold(self, Run::arg)
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs it under Ream within so many MiB.
+    pub fn memory(mut self, mebibytes: u64) -> Run {
+        self.memory = Some(mebibytes);
+        self
+    }
+
+    /// Adds an option of `ream run`.
+    pub fn option(mut self, option: impl AsRef<OsStr>) -> Run {
+        self.options.push(option.as_ref().to_owned());
+        self
+    }
+
+    /// Uses this store directory in place of one made for the run.
+    pub fn store(mut self, directory: &Path) -> Run {
+        self.store = Some(directory.to_owned());
+        self
+    }
+
+    /// Uses this copy of the `ream` command.
+    pub fn ream(mut self, path: &Path) -> Run {
+        self.ream = path.to_owned();
+        self
+    }
+
+    /// Runs it as this user and group, with no further groups (root only).
+    pub fn user(mut self, id: u32) -> Run {
+        self.user = Some(id);
+        self
+    }
+
+    /// Runs it in this directory.
+    pub fn within(mut self, directory: &Path) -> Run {
+        self.directory = Some(directory.to_owned());
+        self
+    }
+
+    /// Reads its standard input from this file.
+    pub fn input(mut self, file: &Path) -> Run {
+        self.input = Some(file.to_owned());
+        self
+    }
+
+    /// Calls it hung after so many seconds (150 unless told).
+    pub fn deadline(mut self, seconds: u64) -> Run {
+        self.deadline = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Does not measure it in a cgroup (it reads or writes many files, whose cached pages would count).
+    pub fn unmeasured(mut self) -> Run {
+        self.measured = false;
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(self) -> Running {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        let scratch = match self.user {
+            None => Scratch::new("run"),
+            Some(_) => Scratch::for_everybody("run"),
+        };
+        let summary = scratch.file("summary.json");
+        let own_store = scratch.directory("store");
+        if let Some(user) = self.user {
+            for path in [scratch.path(), &own_store] {
+                std::os::unix::fs::chown(path, Some(user), Some(user)).expect("giving a directory to the user");
+            }
+        }
+        let mut command = match self.memory {
+            None => Command::new(&self.program[0]),
+            Some(mebibytes) => {
+                let mut command = Command::new(&self.ream);
+                command.arg("run").arg("--memory").arg(format!("{mebibytes}M"));
+                command.arg("--store").arg(self.store.as_ref().unwrap_or(&own_store));
+                command.arg(format!("--summary={}", summary.display()));
+                command.args(&self.options).arg("--").arg(&self.program[0]);
+                command
+            }
+        };
+        command.args(&self.program[1..]).env("REAM_TEST_RUN", &mark).process_group(0);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        match &self.input {
+            Some(path) => command.stdin(std::fs::File::open(path).expect("the input")),
+            None => command.stdin(Stdio::null()),
+        };
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        let cgroup = if self.measured { Cgroup::new() } else { None };
+        let entrance = cgroup.as_ref().map(|group| {
+            std::fs::OpenOptions::new().write(true).open(group.entrance()).expect("the cgroup's list of processes")
+        });
+        if let Some(file) = &entrance {
+            let descriptor = file.as_raw_fd();
+            // SAFETY: between fork and exec only write() is called, which is async-signal-safe, on a descriptor that
+            // stays open until the child has been started.
+            unsafe {
+                command.pre_exec(move || match libc::write(descriptor, b"0".as_ptr().cast(), 1) {
+                    1 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                })
+            };
+        }
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        let begun = Instant::now();
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        fn collect(source: Option<impl Read + Send + 'static>) -> Reader {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                if let Some(mut source) = source {
+                    let _ = source.read_to_end(&mut bytes);
+                }
+                bytes
+            })
+        }
+        let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
+        let left = Left::of(format!("REAM_TEST_RUN={mark}"));
+        let text = format!("{command:?}");
+        let deadline = begun + self.deadline;
+        let pid = child.id() as i32;
+        let readers = Some((stdout, stderr));
+        let reaped = false;
+        Running { pid, child, reaped, readers, scratch, own_store, summary, cgroup, left, begun, deadline, text }
+    }
+
+    /// Starts it and waits for its end.
+    pub fn finish(self) -> Outcome {
+        self.start().finish()
+    }
+}
+
+/// A program that has been started.
+pub struct Running {
+    /// Its process id: under Ream, too, the program's own.
+    pub pid: i32,
+    /// Never waited for by std: [`Running::finish`] wants the resource usage as well.
+    child: Child,
+    reaped: bool,
+    /// Read standard output and standard error; `None` once it has ended.
+    readers: Option<(Reader, Reader)>,
+    scratch: Scratch,
+    own_store: PathBuf,
+    summary: PathBuf,
+    cgroup: Option<Cgroup>,
+    left: Left,
+    begun: Instant,
+    deadline: Instant,
+    text: String,
+}
+
+impl Running {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill only sends a signal, to a child of ours that has not been waited for.
+        unsafe { libc::kill(self.pid, signal) };
+    }
+
+    /// The run's processes that are alive, the session's agent among them.
+    pub fn processes(&self) -> Vec<i32> {
+        self.left.alive()
+    }
+
+    /// The directory made for the run: `store/` and `summary.json` lie in it.
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Resident memory of the program itself now, in bytes.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
+        line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
+    fn hung(&self, what: &str) -> ! {
+        let processes: Vec<String> = self.left.alive().into_iter().map(report).collect();
+        panic!("{}\n{what} after {:.0?}\n{}", self.text, self.begun.elapsed(), processes.concat());
+    }
+
+    /// Waits for its end, and for that of everything it has started.
+    ///
+    /// # Panics
+    /// When it or anything it started does not end in time, or leaves anything in its store or in shared memory.
+    pub fn finish(mut self) -> Outcome {
+        let mut status = 0;
+        // SAFETY: all-zero bytes are a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        loop {
+            // SAFETY: waits for our own child; both places outlive the call.
+            let ended = unsafe { libc::wait4(self.pid, &mut status, libc::WNOHANG, &mut usage) };
+            if ended != 0 {
+                self.reaped = true;
+                assert_eq!(ended, self.pid, "waiting for {}", self.text);
+                break;
+            }
+            if Instant::now() > self.deadline {
+                self.hung("did not end");
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        let elapsed = self.begun.elapsed();
+        // Daemons may outlive the program; the session's agent must go once none is left.
+        let patience = self.deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(20));
+        if !self.left.gone_within(patience).is_empty() {
+            self.hung("processes are left");
+        }
+        let (stdout, stderr) = self.readers.take().expect("it is finished once only");
+        let (stdout, stderr) = (stdout.join().expect("stdout"), stderr.join().expect("stderr"));
+        let files: Vec<_> = std::fs::read_dir(&self.own_store).into_iter().flatten().flatten().collect();
+        assert!(files.is_empty(), "{}\nleft in its store: {files:?}", self.text);
+        let summary = std::fs::read_to_string(&self.summary).ok().map(|text| {
+            Summary(serde_json::from_str(&text).unwrap_or_else(|error| panic!("summary: {error}\n{text}")))
+        });
+        Outcome {
+            status: ExitStatus::from_raw(status),
+            stdout,
+            stderr,
+            elapsed,
+            peak_rss: usage.ru_maxrss as u64 * 1024,
+            peak_cgroup: self.cgroup.as_ref().and_then(Cgroup::peak),
+            summary,
+            command: std::mem::take(&mut self.text),
+        }
+    }
+
+    /// Waits until the program has at least so many MiB resident, or has paged for a while already.
+    pub fn until_resident(&self, mebibytes: u64) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.resident() < mebibytes * MIB {
+            if Instant::now() > deadline {
+                self.hung("never became so large");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Running {
+    /// A test that fails in the middle leaves nothing behind.
+    fn drop(&mut self) {
+        if self.readers.is_some() {
+            self.left.kill();
+            if !self.reaped {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! How runs end: killed, interrupted, with a full store, or before they have begun.
+
+use ream_tests::{Build, Run, Scratch, build, is_root, skip, tool};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A program that has its memory paged for as long as one likes, and says so.
+fn endless() -> Option<Run> {
+    match build("c/endless.c", &[]) {
+        Build::Ready(path) => Some(Run::of(path).arg("256").memory(64)),
+        Build::Missing(reason) => {
+            skip("c/endless.c", &reason);
+            None
+        }
+    }
+}
+
+fn shared_memory() -> Vec<String> {
+    let list = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let mut names: Vec<String> = list.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.contains("ream"));
+    names
+}
+
+#[test]
+fn killed_in_the_middle_nothing_is_left() {
+    for round in 0..6 {
+        let Some(run) = endless() else { return };
+        let running = run.start();
+        running.until_resident(40);
+        std::thread::sleep(std::time::Duration::from_millis(37 * round));
+        running.signal(libc::SIGKILL);
+        // finish() fails when a process or a file of the store is left.
+        running.finish().signalled(libc::SIGKILL);
+        assert_eq!(shared_memory(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_family_is_killed_and_nothing_is_left() {
+    let Some(run) = endless() else { return };
+    let running = run.arg("3").start();
+    running.until_resident(20);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    for pid in running.processes() {
+        // SAFETY: kill only sends a signal; the processes carry this run's mark. The agent is killed, too.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    running.finish().signalled(libc::SIGKILL);
+}
+
+#[test]
+fn programs_go_on_when_the_agent_is_killed() {
+    let Build::Ready(program) = build("c/realloc_grow.c", &[]) else { return };
+    let plain = Run::of(&program).arg("256").finish();
+    let running = Run::of(&program).arg("256").memory(64).start();
+    running.until_resident(32);
+    for pid in running.processes().into_iter().filter(|pid| *pid != running.pid) {
+        // SAFETY: kill only sends a signal, to the agent, which carries this run's mark.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    running.finish().same_as(&plain);
+}
+
+#[test]
+fn interrupted_it_dies_of_the_signal() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let Some(run) = endless() else { return };
+        let running = run.start();
+        running.until_resident(40);
+        running.signal(signal);
+        running.finish().signalled(signal);
+    }
+}
+
+#[test]
+fn stopped_and_continued_it_goes_on() {
+    let Build::Ready(program) = build("c/realloc_grow.c", &[]) else { return };
+    let plain = Run::of(&program).arg("256").finish();
+    let running = Run::of(&program).arg("256").memory(64).start();
+    running.until_resident(32);
+    for _ in 0..20 {
+        running.signal(libc::SIGSTOP);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        running.signal(libc::SIGCONT);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    running.finish().same_as(&plain);
+}
+
+/// Runs a program that needs more store than there is: it must stop, name the cause, and not have found wrong data
+/// (the program itself would end with 99).
+fn needs_more_than_there_is(run: Run) {
+    let outcome = run.finish();
+    assert!(!outcome.status.success(), "it cannot have finished\n{}", outcome.describe());
+    assert_ne!(outcome.status.code(), Some(99), "it read wrong data\n{}", outcome.describe());
+    outcome.says("ream: ").says("store");
+    assert_eq!(outcome.status.code(), Some(125), "the status for Ream's own failures\n{}", outcome.describe());
+}
+
+#[test]
+fn a_store_at_its_limit_stops_the_program() {
+    let Build::Ready(program) = build("c/large_threads.c", &[]) else { return };
+    needs_more_than_there_is(Run::of(&program).arg("256").memory(64).option("--store-limit=96M"));
+}
+
+#[test]
+fn a_full_disk_stops_the_program() {
+    let Build::Ready(program) = build("c/large_threads.c", &[]) else { return };
+    let Some(disk) = SmallDisk::new(128) else { return };
+    needs_more_than_there_is(
+        Run::of(&program).arg("256").memory(64).store(&disk.mounted()).option("--store-limit=10G"),
+    );
+}
+
+/// A file system of its own in a file, mounted.
+struct SmallDisk(Scratch);
+
+impl SmallDisk {
+    fn new(mebibytes: u64) -> Option<SmallDisk> {
+        let missing = |reason: &str| {
+            skip("a full disk", reason);
+            None
+        };
+        if !is_root() {
+            return missing("needs root to mount a small file system");
+        }
+        let (Some(make), Some(mount)) = (tool("mkfs.ext4"), tool("mount")) else {
+            return missing("no mkfs.ext4 or mount");
+        };
+        let scratch = Scratch::new("disk");
+        let image = scratch.file("image");
+        let file = fs::File::create(&image).expect("the image");
+        file.set_len(mebibytes << 20).expect("the image's size");
+        let directory = scratch.directory("mounted");
+        let made = Command::new(make).args(["-q", "-F", "-m", "0"]).arg(&image).status().expect("mkfs.ext4");
+        let mounted = Command::new(mount).args(["-o", "loop"]).args([&image, &directory]).status().expect("mount");
+        if !made.success() || !mounted.success() {
+            return missing("the small file system cannot be mounted here");
+        }
+        Some(SmallDisk(scratch))
+    }
+
+    fn mounted(&self) -> std::path::PathBuf {
+        self.0.file("mounted")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        for _ in 0..50 {
+            if Command::new("umount").arg(self.mounted()).status().is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+fn one_line(outcome: &ream_tests::Outcome, code: i32, words: &str) {
+    outcome.exited(code).says("ream: ").says(words);
+    assert_eq!(outcome.err().trim_end().lines().count(), 1, "one line\n{}", outcome.describe());
+    assert!(outcome.stdout.is_empty(), "nothing on standard output\n{}", outcome.describe());
+}
+
+#[test]
+fn a_wrong_option_is_named() {
+    let run = || Run::of("/bin/true").memory(64);
+    one_line(&run().option("--memry=3G").finish(), 125, "--memry");
+    one_line(&run().option("--engine=steam").finish(), 125, "steam");
+    one_line(&run().option("--memory=3X").finish(), 125, "3X");
+    one_line(&run().option("--memory=0").finish(), 125, "memory");
+    one_line(&run().option("--threshold").finish(), 125, "threshold");
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_named() {
+    let missing = Path::new("/nonexistent/store");
+    one_line(&Run::of("/bin/true").memory(64).store(missing).finish(), 125, "/nonexistent/store");
+    let scratch = Scratch::new("nodir");
+    fs::write(scratch.file("file"), "").expect("a file");
+    one_line(&Run::of("/bin/true").memory(64).store(&scratch.file("file")).finish(), 125, "file");
+}
+
+#[test]
+fn a_program_that_is_not_there_or_not_executable() {
+    one_line(&Run::of("/nonexistent/program").memory(64).finish(), 127, "/nonexistent/program");
+    one_line(&Run::of("no-such-program-anywhere").memory(64).finish(), 127, "no-such-program-anywhere");
+    let scratch = Scratch::new("noexec");
+    fs::write(scratch.file("text"), "not a program").expect("a file");
+    one_line(&Run::of(scratch.file("text")).memory(64).finish(), 126, "text");
+    one_line(&Run::of(scratch.path()).memory(64).finish(), 126, "noexec");
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    match build("c/malloc_semantics.c", &["-static"]) {
+        Build::Ready(path) => one_line(&Run::of(path).memory(64).finish(), 126, "static"),
+        Build::Missing(reason) => skip("static program", &reason),
+    }
+}
+
+#[test]
+fn a_program_that_fits_runs_as_if_alone() {
+    let outcome = Run::of("/bin/sh").args(["-c", "echo out; echo err >&2; exit 7"]).memory(64).finish();
+    outcome.exited(7);
+    assert_eq!(outcome.out(), "out\n");
+    assert!(outcome.err().starts_with("err\n"), "{}", outcome.describe());
+    Run::of("/bin/sh").args(["-c", "kill -SEGV $$"]).memory(64).finish().signalled(libc::SIGSEGV);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_by_sigpipe() {
+    let Build::Ready(program) = build("c/endless.c", &[]) else { return };
+    let script = format!(
+        "'{}' run --memory 64M -- '{}' 256 1 | head -1",
+        ream_tests::ream_binary().display(),
+        program.display()
+    );
+    let store = Scratch::new("pipe");
+    let outcome = Run::of("/bin/sh").args(["-c", &script]).env("REAM_STORE", store.path()).deadline(60).finish();
+    outcome.exited(0);
+}

@@ -1,0 +1,82 @@
+//! Programs that use four times their budget through malloc, mmap and static arrays, in every order and by many
+//! threads; and what malloc, mmap and their relatives promise.
+
+use ream_tests::{Case, MIB, Run, UNMANAGED};
+
+#[test]
+fn eight_threads_in_every_order_and_a_fork_under_writes() {
+    Case::new("c/large_threads.c", &["256"], 64).compare();
+}
+
+#[test]
+fn realloc_grows_and_shrinks() {
+    Case::new("c/realloc_grow.c", &["256"], 64).compare();
+}
+
+#[test]
+fn calloc_gives_zeros_where_memory_was_used_before() {
+    Case::new("c/calloc_zero.c", &["256"], 64).compare();
+}
+
+#[test]
+fn malloc_keeps_its_promises() {
+    let case = Case::new("c/malloc_semantics.c", &[], 64);
+    let Some(program) = case.build() else { return };
+    let plain = Run::of(&program).finish();
+    plain.exited(0);
+    Run::of(&program).memory(64).finish().same_as(&plain);
+}
+
+#[test]
+fn parts_are_unmapped_moved_protected_and_discarded() {
+    for seed in ["4", "5"] {
+        Case::new("c/munmap_parts.c", &["256", "4000", seed], 48).compare();
+    }
+}
+
+#[test]
+fn static_arrays_are_paged() {
+    Case::new("c/bss_big.c", &[], 64).compare();
+}
+
+#[test]
+fn fortran_common_blocks_are_paged() {
+    Case::new("f90/common_big.f90", &[], 64).compare_with(|run, _| run.env("OMP_NUM_THREADS", "4"));
+}
+
+#[test]
+fn containers_of_small_objects() {
+    Case::new("cpp/containers.cpp", &["256"], 64).compare();
+}
+
+#[test]
+fn threads_that_discard_parts() {
+    Case::new("c/madvise_storm.c", &["256"], 48).compare();
+}
+
+#[test]
+fn threads_that_map_and_unmap() {
+    Case::new("c/mmap_storm.c", &["256", "300"], 48).compare();
+}
+
+/// Nothing is registered, and nothing paged, while a program reserves ten times the budget and touches half of it.
+#[test]
+fn reserving_much_and_touching_little_pages_nothing() {
+    let case = Case::new("c/reserve.c", &["640", "32"], 64);
+    let Some(program) = case.build() else { return };
+    let plain = Run::of(&program).args(case.arguments).finish();
+    let outcome = Run::of(&program).args(case.arguments).memory(64).finish();
+    outcome.same_as(&plain);
+    let summary = outcome.summary();
+    assert_eq!(summary.number("bytes_in"), 0, "{}", summary.0);
+    assert_eq!(summary.number("faults"), 0, "{}", summary.0);
+}
+
+/// A tebibyte touched here and there: what is kept about it must not grow with what is reserved.
+#[test]
+fn a_tebibyte_touched_here_and_there() {
+    let case = Case::new("c/sparse.c", &["1024"], 64);
+    let Some(program) = case.build() else { return };
+    let outcome = Run::of(&program).args(case.arguments).memory(64).finish();
+    outcome.exited(0).paged_within(64 * MIB, UNMANAGED + 16 * MIB);
+}
