@@ -2,6 +2,30 @@
 //! on userfaultfd and io_uring and a scripted fake for tests that need neither root nor a disk.
 #![no_std]
 
-pub mod machine;
+#[cfg(feature = "fake")]
+extern crate std;
 
+pub mod digest;
+mod errno;
+#[cfg(feature = "fake")]
+pub mod fake;
+pub mod file;
+mod follow;
+pub mod futex;
+mod helper;
+mod inbox;
+mod linux;
+pub mod machine;
+pub mod memory;
+mod mover;
+pub mod pagemap;
+pub mod process;
+mod queue;
+pub mod ring;
+mod staging;
+pub mod syscall;
+pub mod thread;
+pub mod uffd;
+
+pub use linux::{LinuxConfig, LinuxMachine, Setup};
 pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};

@@ -1,0 +1,124 @@
+//! The helper thread: it does the one thing the pager must not do itself, touching managed memory, because that may
+//! sleep on a fault that the pager has to answer. Started on first use; one errand at a time.
+
+use crate::Errno;
+use crate::file::{self, Fd};
+use crate::futex::{self, Scope};
+use crate::memory::{self, Advice, MapSlice};
+use crate::thread::{self, Files, Thread};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use ream_page::Run;
+
+const IDLE: u32 = 0;
+const ERRAND: u32 = 1;
+const DONE: u32 = 2;
+const QUIT: u32 = 3;
+
+/// What pager and helper share. It lies in zeroed memory of its own.
+#[repr(C)]
+struct Desk {
+    state: AtomicU32,
+    result: AtomicI32,
+    address: AtomicUsize,
+    bytes: AtomicUsize,
+    bell: AtomicI32,
+}
+
+pub(crate) struct Helper {
+    desk: MapSlice<u64>,
+    thread: Option<Thread>,
+    tag: u32,
+    /// Readable when an errand is done.
+    pub(crate) bell: Fd,
+}
+
+const STACK_BYTES: usize = 64 << 10;
+
+fn desk(memory: &MapSlice<u64>) -> &Desk {
+    const WORDS: usize = size_of::<Desk>().div_ceil(8);
+    debug_assert!(memory.len() >= WORDS);
+    // SAFETY: `Helper::new` made it large enough; it is page-aligned, and all fields are atomics, valid as zeros.
+    unsafe { &*memory.as_ptr().cast::<Desk>() }
+}
+
+impl Helper {
+    pub(crate) fn new() -> Result<Helper, Errno> {
+        let memory = MapSlice::new(64)?;
+        let bell = file::event_counter()?;
+        desk(&memory).bell.store(bell.0, Ordering::Relaxed);
+        Ok(Helper { desk: memory, thread: None, tag: 0, bell })
+    }
+
+    /// Has the pages of a run made writable and ours alone. False when the helper is busy or cannot be started.
+    pub(crate) fn unshare(&mut self, tag: u32, run: Run) -> bool {
+        let shared = desk(&self.desk);
+        if shared.state.load(Ordering::Acquire) != IDLE {
+            return false;
+        }
+        shared.address.store(run.start.address(), Ordering::Relaxed);
+        shared.bytes.store(run.bytes(), Ordering::Relaxed);
+        self.tag = tag;
+        if self.thread.is_none() {
+            let argument = core::ptr::from_ref(shared).cast_mut().cast();
+            // SAFETY: `work` uses no thread-local data and little stack; the desk is unmapped after the thread has
+            // been joined. It shares our descriptors, for the bell.
+            match unsafe { thread::spawn(work, argument, STACK_BYTES, Files::Shared) } {
+                Ok(thread) => self.thread = Some(thread),
+                Err(_) => return false,
+            }
+        }
+        shared.state.store(ERRAND, Ordering::Release);
+        futex::wake(&shared.state, 1, Scope::Private);
+        true
+    }
+
+    /// Tag and result (0 or a negative errno) of an errand that has been done.
+    pub(crate) fn take(&mut self) -> Option<(u32, i32)> {
+        let mut count = [0u8; 8];
+        let _ = file::read(self.bell, &mut count);
+        let shared = desk(&self.desk);
+        if shared.state.load(Ordering::Acquire) != DONE {
+            return None;
+        }
+        let result = shared.result.load(Ordering::Relaxed);
+        shared.state.store(IDLE, Ordering::Release);
+        Some((self.tag, result))
+    }
+}
+
+fn work(argument: *mut ()) -> ! {
+    // SAFETY: the desk outlives this thread (`Helper::drop` joins it first).
+    let shared = unsafe { &*argument.cast::<Desk>() };
+    loop {
+        match shared.state.load(Ordering::Acquire) {
+            ERRAND => {}
+            QUIT => thread::exit(),
+            other => {
+                futex::wait(&shared.state, other, None, Scope::Private);
+                continue;
+            }
+        }
+        let (address, bytes) = (shared.address.load(Ordering::Relaxed), shared.bytes.load(Ordering::Relaxed));
+        // SAFETY: populating changes no content.
+        let result = match unsafe { memory::advise(address, bytes, Advice::PopulateWrite) } {
+            Ok(()) => 0,
+            Err(error) => error.negative(),
+        };
+        shared.result.store(result, Ordering::Relaxed);
+        // QUIT may have been said meanwhile, and must not be overwritten.
+        let _ = shared.state.compare_exchange(ERRAND, DONE, Ordering::AcqRel, Ordering::Acquire);
+        let _ = file::write(Fd(shared.bell.load(Ordering::Relaxed)), &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let shared = desk(&self.desk);
+            shared.state.store(QUIT, Ordering::Release);
+            futex::wake(&shared.state, 1, Scope::Private);
+            thread.join();
+        }
+        file::close(self.bell);
+    }
+}

@@ -1,0 +1,95 @@
+//! Messages of the userfaultfd on their way to the pager.
+//! Some calls fail with EAGAIN until a pending unmap or remap message has been read, so messages may have to be taken
+//! in the middle of other work; they wait here, in order, for the next poll.
+
+use crate::queue::Queue;
+use crate::uffd::{Message, News, Uffd};
+use crate::{Errno, Event, Events};
+use ream_page::{Page, Run};
+
+/// Messages taken early and not yet reported. Each thread has at most one underway.
+const CAPACITY: usize = 16_384;
+/// Messages of one read.
+const BATCH: usize = 32;
+
+pub(crate) struct Inbox {
+    pub(crate) uffd: Uffd,
+    early: Queue<Message>,
+    /// Whether the userfaultfd may have messages. Its poll tells only of new ones.
+    pub(crate) ready: bool,
+}
+
+impl Inbox {
+    pub(crate) fn new(uffd: Uffd) -> Result<Inbox, Errno> {
+        Ok(Inbox { uffd, early: Queue::new(CAPACITY)?, ready: true })
+    }
+
+    /// Whether a poll has something to look at without sleeping.
+    pub(crate) fn waiting(&self) -> bool {
+        self.ready || !self.early.is_empty()
+    }
+
+    /// Takes all messages there are, for later.
+    pub(crate) fn absorb(&mut self) {
+        let mut batch = [Message::EMPTY; BATCH];
+        loop {
+            let got = self.uffd.read(&mut batch).unwrap_or(0);
+            for message in batch.iter().take(got) {
+                if self.early.push(*message) {
+                    continue;
+                }
+                // Unheard faults are repeated when woken. More than CAPACITY threads sleep at once, or none of this
+                // is reached.
+                if let News::Missing { address, .. } | News::Protected { address } = message.news() {
+                    let page = Page::containing(address as usize);
+                    self.uffd.wake(page.address(), Run { start: page, pages: 1 }.bytes());
+                }
+            }
+            if got < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Reports messages, the early ones first, as far as there is room.
+    pub(crate) fn deliver(&mut self, events: &mut Events) {
+        while events.room() > 0 {
+            let Some(message) = self.early.pop() else { break };
+            self.report(&message, events);
+        }
+        while self.ready && events.room() > 0 {
+            let mut batch = [Message::EMPTY; BATCH];
+            let wanted = events.room().min(BATCH);
+            let Some(room) = batch.get_mut(..wanted) else { return };
+            let got = self.uffd.read(room).unwrap_or(0);
+            for message in room.iter().take(got) {
+                self.report(message, events);
+            }
+            // Fewer than asked for: that was all, and whatever comes later announces itself.
+            self.ready = got == wanted;
+        }
+    }
+
+    fn report(&self, message: &Message, events: &mut Events) {
+        let event = match message.news() {
+            News::Missing { address, write, thread } => {
+                Event::Fault { page: Page::containing(address as usize), write, thread }
+            }
+            News::Unmapped { start, end } => {
+                Event::Unmapped { run: Run::covering(start as usize, end.saturating_sub(start) as usize) }
+            }
+            News::Remapped { from, to, bytes } => Event::Remapped {
+                from: Page::containing(from as usize),
+                to: Page::containing(to as usize),
+                pages: Run::covering(0, bytes as usize).pages,
+            },
+            // Protection never outlives the call that set it: whoever ran into it looks again.
+            News::Protected { address } => {
+                let page = Page::containing(address as usize);
+                return self.uffd.wake(page.address(), Run { start: page, pages: 1 }.bytes());
+            }
+            News::Other => return,
+        };
+        events.push(event);
+    }
+}

@@ -1,0 +1,418 @@
+//! The real machine: userfaultfd, a staging area, io_uring.
+//! Made, used and dropped by one pager thread, in that thread's own descriptor table.
+
+use crate::digest::Key;
+use crate::file::{self, Fd, Part};
+use crate::follow::Follower;
+use crate::helper::Helper;
+use crate::inbox::Inbox;
+use crate::memory::{self, Advice, MapSlice};
+use crate::mover::{self, Direction};
+use crate::pagemap::Pagemap;
+use crate::process;
+use crate::queue::Queue;
+use crate::ring::{Completion, Ring};
+use crate::staging::Staging;
+use crate::uffd::{Access, Uffd, feature, mode};
+use crate::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
+use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
+
+/// What a machine is made of.
+pub struct LinuxConfig {
+    /// Places for small frames; rounded up to whole blocks.
+    pub small_frames: u32,
+    /// Blocks of 512 places for huge frames.
+    pub huge_blocks: u32,
+    /// The process's own store, open for reading and writing.
+    pub store: Fd,
+    /// The key of all digests, from [`Key::draw`], the same in all processes that read each other's stores.
+    pub key: &'static Key,
+    /// Most reads and writes in flight, 1 to 1024.
+    pub io_limit: u32,
+    /// Only a userfaultfd of the kind that ordinary users get, even where a better one is allowed.
+    pub user_only: bool,
+}
+
+/// Why a machine could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// What was tried.
+    pub what: &'static str,
+    /// How it failed.
+    pub errno: Errno,
+}
+
+fn fail(what: &'static str) -> impl Fn(Errno) -> Setup {
+    move |errno| Setup { what, errno }
+}
+
+// What a completion is about, in the upper half of its user data; the lower half is the tag.
+const TRANSFER: u64 = 0;
+const MESSAGES: u64 = 1 << 32;
+const HELPER: u64 = 2 << 32;
+const PUNCHED: u64 = 3 << 32;
+const KIND: u64 = 0xff << 32;
+
+/// Stores a process can read: its own and those of 255 ancestors.
+const STORES: usize = 256;
+/// Punches in flight; more are done at once.
+const PUNCHES: usize = 32;
+
+/// The real machine.
+pub struct LinuxMachine {
+    staging: Staging,
+    inbox: Inbox,
+    pagemap: Pagemap,
+    ring: Ring,
+    helper: Helper,
+    follower: Follower,
+    key: &'static Key,
+    stores: [Fd; STORES],
+    io_limit: u32,
+    /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
+    parts: MapSlice<[Part; LinuxMachine::PARTS]>,
+    /// Transfers that ended while nobody could be told: tag and result.
+    ended: Queue<(u32, i32)>,
+    /// Slots being punched: first and number, 0 for a free entry.
+    punches: [(u32, u32); PUNCHES],
+    /// Slots of the own store that have space.
+    reserved: u32,
+    watching_messages: bool,
+    watching_helper: bool,
+}
+
+impl LinuxMachine {
+    /// Makes a machine for the calling thread.
+    pub fn new(config: &LinuxConfig) -> Result<LinuxMachine, Setup> {
+        let wanted =
+            feature::MOVE | feature::WRITE_PROTECT | feature::THREAD_ID | feature::EVENT_REMAP | feature::EVENT_UNMAP;
+        let uffd = Uffd::open(wanted, config.user_only).map_err(fail("open a userfaultfd"))?;
+        LinuxMachine::with(config, uffd).inspect_err(|_| uffd.close())
+    }
+
+    fn with(config: &LinuxConfig, uffd: Uffd) -> Result<LinuxMachine, Setup> {
+        if !uffd.has(feature::MOVE) {
+            return Err(Setup { what: "move pages with userfaultfd (Linux 6.8 or later)", errno: Errno::INVAL });
+        }
+        let io_limit = config.io_limit.clamp(1, 1024);
+        let ring = Ring::new((io_limit * 2).next_power_of_two(), (io_limit * 8).next_power_of_two().max(1024));
+        let mut stores = [Fd::NONE; STORES];
+        if let Some(own) = stores.first_mut() {
+            *own = config.store;
+        }
+        Ok(LinuxMachine {
+            staging: Staging::new(config.small_frames, config.huge_blocks, &uffd)?,
+            inbox: Inbox::new(uffd).map_err(fail("map the message queue"))?,
+            pagemap: Pagemap::open().map_err(fail("open /proc/self/pagemap"))?,
+            ring: ring.map_err(fail("set up io_uring"))?,
+            helper: Helper::new().map_err(fail("prepare the helper thread"))?,
+            follower: Follower::new().map_err(fail("read the processor mask"))?,
+            key: config.key,
+            stores,
+            io_limit,
+            parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
+            ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
+            punches: [(0, 0); PUNCHES],
+            reserved: 0,
+            watching_messages: false,
+            watching_helper: false,
+        })
+    }
+
+    /// Tells which file holds an ancestor's slots, open for reading in the pager's descriptor table.
+    pub fn add_store(&mut self, store: StoreId, fd: Fd) {
+        if let Some(place) = self.stores.get_mut(store.0 as usize) {
+            *place = fd;
+        }
+    }
+
+    /// How the userfaultfd was obtained.
+    pub fn access(&self) -> Access {
+        self.inbox.uffd.access
+    }
+
+    /// The descriptors that this machine needs kept when all others are closed: its own, not the stores.
+    pub fn descriptors(&self) -> [Fd; 4] {
+        [self.inbox.uffd.fd, self.pagemap.descriptor(), self.ring.descriptor(), self.helper.bell]
+    }
+
+    fn end(&mut self, tag: u32, result: i32) {
+        // Room for every tag; a full queue means that a tag was used twice.
+        self.ended.push((tag, result));
+    }
+
+    /// Handles one completion; transfers go to `told`.
+    fn complete(&mut self, completion: Completion) -> Option<(u32, i32)> {
+        let tag = completion.user_data as u32;
+        match completion.user_data & KIND {
+            MESSAGES => {
+                self.inbox.ready = true;
+                self.watching_messages = completion.more();
+                None
+            }
+            HELPER => {
+                self.watching_helper = completion.more();
+                self.helper.take()
+            }
+            PUNCHED => {
+                if let Some(punch) = self.punches.get_mut(tag as usize) {
+                    *punch = (0, 0);
+                }
+                None
+            }
+            _ => Some((tag, completion.result)),
+        }
+    }
+
+    /// Waits until no punch in flight touches the slots: a late punch would erase what is written to them.
+    fn settle_punches(&mut self, slot: Slot, pages: u32) {
+        let touches = |punches: &[(u32, u32); PUNCHES]| {
+            punches.iter().any(|(first, count)| {
+                *count > 0 && *first < slot.0.saturating_add(pages) && slot.0 < first.saturating_add(*count)
+            })
+        };
+        while touches(&self.punches) {
+            if self.ring.enter(Wait::Forever).is_err() {
+                return;
+            }
+            while let Some(completion) = self.ring.take() {
+                if let Some((tag, result)) = self.complete(completion) {
+                    self.end(tag, result);
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        if !self.watching_messages {
+            self.watching_messages = self.ring.watch(self.inbox.uffd.fd, MESSAGES).is_ok();
+            self.inbox.ready = true;
+        }
+        if !self.watching_helper {
+            self.watching_helper = self.ring.watch(self.helper.bell, HELPER).is_ok();
+        }
+    }
+}
+
+impl Drop for LinuxMachine {
+    fn drop(&mut self) {
+        // First of all, so that nobody, the helper thread neither, sleeps on us any more, and so that unmapping the
+        // staging area is not reported to the one who should read the report.
+        self.inbox.uffd.close();
+    }
+}
+
+fn outcome(result: Result<(), Errno>) -> Copied {
+    match result {
+        Ok(()) => Copied::Done,
+        Err(Errno::EXIST) => Copied::Exists,
+        Err(Errno::NOENT | Errno::INVAL | Errno::FAULT) => Copied::Gone,
+        Err(_) => Copied::Failed,
+    }
+}
+
+/// Repeats a call that fails as long as a mapping change waits for its message to be read.
+fn patiently(inbox: &mut Inbox, call: impl Fn(&Uffd) -> Result<(), Errno>) -> Copied {
+    for attempt in 0..1000 {
+        match call(&inbox.uffd) {
+            Err(Errno::AGAIN) => {
+                inbox.absorb();
+                if attempt > 3 {
+                    process::yield_now();
+                }
+            }
+            other => return outcome(other),
+        }
+    }
+    Copied::Failed
+}
+
+impl Machine for LinuxMachine {
+    fn frames(&self) -> u32 {
+        self.staging.frames
+    }
+    fn huge_start(&self) -> u32 {
+        self.staging.huge_start
+    }
+
+    fn move_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved {
+        let Some(source) = self.staging.page(frame, pages) else {
+            return Moved { pages: 0, stop: Some(Stop::Mapping) };
+        };
+        // SAFETY: frames are the pager's; what was in them belongs to the pages they are moved to.
+        unsafe { mover::move_pages(&mut self.inbox, &mut self.pagemap, (page, source), pages, Direction::In) }
+    }
+
+    fn move_out(&mut self, page: Page, frame: Frame, pages: u32) -> Moved {
+        let Some(destination) = self.staging.page(frame, pages) else {
+            return Moved { pages: 0, stop: Some(Stop::Mapping) };
+        };
+        // SAFETY: the pages are registered, so that whoever touches them sleeps until they are brought back.
+        unsafe { mover::move_pages(&mut self.inbox, &mut self.pagemap, (destination, page), pages, Direction::Out) }
+    }
+
+    fn copy_in(&mut self, frame: Frame, page: Page) -> Copied {
+        let Some(source) = self.staging.address(frame, 1) else { return Copied::Failed };
+        patiently(&mut self.inbox, |uffd| {
+            // SAFETY: a frame of the staging area, in which nobody else writes.
+            unsafe { uffd.copy(page.address(), source, PAGE_BYTES) }.result
+        })
+    }
+
+    fn zero_in(&mut self, page: Page) -> Copied {
+        patiently(&mut self.inbox, |uffd| uffd.zero(page.address(), PAGE_BYTES))
+    }
+
+    fn wake(&mut self, run: Run) {
+        self.inbox.uffd.wake(run.start.address(), run.bytes());
+    }
+
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, bool)) {
+        self.pagemap.walk(run, &mut |run, mapped| found(run, mapped.huge));
+    }
+
+    fn register(&mut self, run: Run) -> Result<(), Errno> {
+        self.inbox.uffd.register(run.start.address(), run.bytes(), mode::MISSING)
+    }
+
+    fn unregister(&mut self, run: Run) -> Result<(), Errno> {
+        self.inbox.uffd.unregister(run.start.address(), run.bytes())
+    }
+
+    fn drop_table(&mut self, block: Block) {
+        if self.pagemap.none(block.run()) {
+            // SAFETY: nothing is mapped in the block, as just seen, and on registered memory only we can map.
+            let _ = unsafe { memory::advise(block.first().address(), BLOCK_BYTES, Advice::DontNeed) };
+        }
+    }
+
+    fn unshare(&mut self, tag: u32, run: Run) -> bool {
+        let mut mapped = 0;
+        self.pagemap.walk(run, &mut |part, _| mapped += part.pages);
+        mapped == run.pages && self.helper.unshare(tag, run)
+    }
+
+    fn zero_frames(&mut self, frame: Frame, pages: u32) -> bool {
+        let Some(address) = self.staging.address(frame, pages) else { return false };
+        let zero = |address: usize, bytes: usize| {
+            // SAFETY: frames of the staging area, mapped for writing, which nobody else uses.
+            unsafe { core::ptr::with_exposed_provenance_mut::<u8>(address).write_bytes(0, bytes) };
+        };
+        let run = Run::inside(address, pages as usize * PAGE_BYTES);
+        // What is empty becomes zeros by being populated; only the rest needs to be written.
+        self.pagemap.walk(run, &mut |part, _| zero(part.start.address(), part.bytes()));
+        // SAFETY: populating changes no content.
+        match unsafe { memory::advise(address, run.bytes(), Advice::PopulateWrite) } {
+            Ok(()) => true,
+            // Before Linux 5.14 there is no such advice.
+            Err(Errno::INVAL) => {
+                zero(address, run.bytes());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn empty_frames(&mut self, frame: Frame, pages: u32) {
+        if let Some(address) = self.staging.address(frame, pages) {
+            // SAFETY: the pager gives their content up.
+            let _ = unsafe { memory::advise(address, pages as usize * PAGE_BYTES, Advice::DontNeed) };
+        }
+    }
+
+    fn digest(&mut self, frame: Frame) -> Digest {
+        match self.staging.address(frame, 1) {
+            // SAFETY: a mapped frame, page-aligned, in which nobody writes while the pager looks.
+            Some(address) => unsafe { self.key.digest_at(core::ptr::with_exposed_provenance(address)) },
+            None => Digest { hash: 0, zero: false },
+        }
+    }
+
+    fn read(&mut self, tag: u32, store: StoreId, slot: Slot, frame: Frame, pages: u32) {
+        let fd = self.stores.get(store.0 as usize).copied().unwrap_or(Fd::NONE);
+        let Some(address) = self.staging.address(frame, pages) else {
+            return self.end(tag, Errno::FAULT.negative());
+        };
+        let bytes = pages * PAGE_BYTES as u32;
+        // SAFETY: the frames are the pager's, and left alone until the event has been reported.
+        if let Err(error) = unsafe { self.ring.read(fd, address, bytes, slot.offset(), TRANSFER | tag as u64) } {
+            self.end(tag, error.negative());
+        }
+    }
+
+    fn write(&mut self, tag: u32, slot: Slot, runs: &[(Frame, u32)]) {
+        let pages = runs.iter().map(|(_, pages)| *pages).sum();
+        self.settle_punches(slot, pages);
+        let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
+        let staging = &self.staging;
+        let all = runs.iter().all(|(frame, pages)| staging.address(*frame, *pages).is_some());
+        let list = self.parts.get_mut(tag as usize).and_then(|list| list.get_mut(..runs.len()));
+        let (Some(list), true) = (list, all && !runs.is_empty()) else {
+            return self.end(tag, Errno::FAULT.negative());
+        };
+        for (part, (frame, pages)) in list.iter_mut().zip(runs) {
+            let address = staging.address(*frame, *pages).unwrap_or(0);
+            *part = Part { address, bytes: *pages as usize * PAGE_BYTES };
+        }
+        // SAFETY: the frames do not change until the event has been reported, and the list of this tag not before.
+        if let Err(error) = unsafe { self.ring.write(fd, list, slot.offset(), TRANSFER | tag as u64) } {
+            self.end(tag, error.negative());
+        }
+    }
+
+    fn reserve(&mut self, slots: u32) -> Result<(), Errno> {
+        // Only what is beyond the mark: space that was punched out comes back when it is written.
+        if slots <= self.reserved {
+            return Ok(());
+        }
+        let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
+        let from = Slot(self.reserved).offset();
+        file::allocate(fd, from, Slot(slots).offset() - from)?;
+        self.reserved = slots;
+        Ok(())
+    }
+
+    fn punch(&mut self, slot: Slot, pages: u32) {
+        let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
+        let bytes = pages as u64 * PAGE_BYTES as u64;
+        let free = self.punches.iter_mut().enumerate().find(|(_, (_, count))| *count == 0);
+        if let Some((index, punch)) = free {
+            if self.ring.punch(fd, slot.offset(), bytes, PUNCHED | index as u64).is_ok() {
+                *punch = (slot.0, pages);
+                return;
+            }
+        }
+        let _ = file::punch(fd, slot.offset(), bytes);
+    }
+
+    fn io_limit(&self) -> u32 {
+        self.io_limit
+    }
+
+    /// May return without an event earlier than told: callers look again.
+    fn poll(&mut self, wait: Wait, events: &mut Events) {
+        self.watch();
+        let nothing = self.ended.is_empty() && !self.inbox.waiting();
+        // An error here (no memory) leaves everything queued for the next time.
+        let _ = self.ring.enter(if nothing { wait } else { Wait::No });
+        while events.room() > 0 {
+            let Some((tag, result)) = self.ended.pop() else { break };
+            events.push(Event::Io { tag, result });
+        }
+        while events.room() > 0 {
+            let Some(completion) = self.ring.take() else { break };
+            if let Some((tag, result)) = self.complete(completion) {
+                events.push(Event::Io { tag, result });
+            }
+        }
+        self.inbox.deliver(events);
+    }
+
+    fn now_us(&mut self) -> u64 {
+        process::now_us()
+    }
+
+    fn follow(&mut self, thread: Option<u32>) {
+        self.follower.follow(thread);
+    }
+}

@@ -1,0 +1,127 @@
+//! Moving pages with UFFDIO_MOVE, with everything that the kernel's answers can mean.
+//! The count returned is exact: pages beyond it are where they were.
+
+use crate::inbox::Inbox;
+use crate::pagemap::Pagemap;
+use crate::{Errno, Moved, Stop, memory, process};
+use ream_page::{BLOCK_PAGES, PAGE_BYTES, Page, Run};
+
+/// How long a passing EBUSY is waited out. Of those seen, the longest took 160.
+const PATIENCE_US: u64 = 200;
+/// How often a call is repeated because mappings were changing.
+const RETRIES: u32 = 1000;
+
+/// Which end of a move is the program's memory; the other is the staging area.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In,
+    Out,
+}
+
+/// Moves `pages` pages from `source` to `destination`.
+///
+/// # Safety
+/// Content leaves the source: nobody but sleepers on its pages may rely on it.
+pub(crate) unsafe fn move_pages(
+    inbox: &mut Inbox,
+    pagemap: &mut Pagemap,
+    (destination, source): (Page, Page),
+    pages: u32,
+    direction: Direction,
+) -> Moved {
+    let mut done = 0u32;
+    // Pages of the next call: fewer than the rest after EINVAL, which can mean that the range spans two mappings.
+    let mut part = pages;
+    let mut busy_since = None;
+    let mut retries = 0;
+    while done < pages {
+        let (to, from) = (destination.plus(done), source.plus(done));
+        let rest = pages - done;
+        part = part.clamp(1, rest);
+        // SAFETY: the caller's promise.
+        let progress = unsafe { inbox.uffd.move_pages(to.address(), from.address(), part as usize * PAGE_BYTES) };
+        let moved = ((progress.bytes / PAGE_BYTES) as u32).min(part);
+        done += moved;
+        if moved > 0 {
+            (busy_since, retries) = (None, 0);
+        }
+        let stop = match progress.result {
+            Ok(()) => {
+                part = rest - moved;
+                continue;
+            }
+            // Some were moved; the next call says why not more.
+            Err(Errno::AGAIN | Errno::INTR) if moved > 0 => {
+                part = rest - moved;
+                continue;
+            }
+            // A thread is unmapping or moving something, and waits until its message has been read.
+            Err(Errno::AGAIN | Errno::INTR) if retries < RETRIES => {
+                retries += 1;
+                inbox.absorb();
+                if retries > 3 {
+                    process::yield_now();
+                }
+                continue;
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOMEM) => Stop::Busy,
+            Err(Errno::BUSY) => {
+                let now = process::now_us();
+                let since = *busy_since.get_or_insert(now);
+                // Shared with a forked child: that does not pass.
+                if now - since < PATIENCE_US && !pagemap.shared(from) {
+                    pause(now - since);
+                    continue;
+                }
+                Stop::Busy
+            }
+            Err(Errno::EXIST) => match arrived(pagemap, to, from, rest) {
+                0 => Stop::Exists,
+                // The kernel moved these and forgot to count them.
+                more => {
+                    done += more;
+                    part = rest - more;
+                    continue;
+                }
+            },
+            Err(Errno::NOENT) => {
+                let program = if direction == Direction::In { to } else { from };
+                if memory::is_mapped(program.address()) {
+                    Stop::Absent
+                } else if part > 1 {
+                    // ENOENT of the mapping is told for the first page only, so this one went away just now.
+                    part = 1;
+                    continue;
+                } else {
+                    Stop::Mapping
+                }
+            }
+            Err(_) if part > 1 => {
+                part /= 2;
+                continue;
+            }
+            Err(_) => Stop::Mapping,
+        };
+        return Moved { pages: done, stop: Some(stop) };
+    }
+    Moved { pages: done, stop: None }
+}
+
+/// How many pages, counted from the first, are absent at the source and mapped at the destination: one, or the rest
+/// of a large page.
+fn arrived(pagemap: &mut Pagemap, to: Page, from: Page, rest: u32) -> u32 {
+    let Some(mapped) = pagemap.at(to) else { return 0 };
+    let pages = if mapped.huge { (BLOCK_PAGES - to.in_block() as u32).min(rest) } else { 1 };
+    if pagemap.none(Run { start: from, pages: pages as u64 }) { pages } else { 0 }
+}
+
+/// Waits a moment for whoever holds a page.
+fn pause(waited_us: u64) {
+    if waited_us < 10 {
+        for _ in 0..50 {
+            core::hint::spin_loop();
+        }
+    } else {
+        process::yield_now();
+    }
+}

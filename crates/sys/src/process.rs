@@ -1,0 +1,231 @@
+//! Small services of the kernel: clock, random bytes, process and thread ids, processors, signals, ending.
+//! All of them are one system call, without libc.
+
+use crate::Errno;
+use crate::file::Fd;
+use crate::futex::TimeSpec;
+use crate::syscall::{call0, call1, call2, call3, call4, number};
+
+const CLOCK_MONOTONIC: usize = 1;
+
+/// Microseconds on a clock that does not go backwards and is the same in all processes.
+pub fn now_us() -> u64 {
+    now_ns() / 1000
+}
+
+/// Nanoseconds on the same clock as [`now_us`].
+pub fn now_ns() -> u64 {
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the kernel fills in the time.
+    let _ = unsafe { call2(number::__NR_clock_gettime, CLOCK_MONOTONIC, (&raw mut time).expose_provenance()) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+/// Sleeps for so many microseconds, or until a signal.
+pub fn sleep_us(us: u64) {
+    let time = TimeSpec::micros(us);
+    // SAFETY: the kernel reads the time.
+    let _ = unsafe { call2(number::__NR_nanosleep, (&raw const time).expose_provenance(), 0) };
+}
+
+/// Lets other threads of this processor run.
+pub fn yield_now() {
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call0(number::__NR_sched_yield) };
+}
+
+/// Fills a buffer with random bytes from the kernel.
+pub fn random(buffer: &mut [u8]) -> Result<(), Errno> {
+    let mut rest = buffer;
+    while !rest.is_empty() {
+        // SAFETY: the kernel writes at most the buffer's length.
+        match unsafe { call3(number::__NR_getrandom, rest.as_mut_ptr().expose_provenance(), rest.len(), 0) } {
+            Ok(got) => rest = rest.get_mut(got..).unwrap_or(&mut []),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Process id.
+pub fn process_id() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { call0(number::__NR_getpid) }.unwrap_or(0) as u32
+}
+
+/// Process id of the parent.
+pub fn parent_id() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { call0(number::__NR_getppid) }.unwrap_or(0) as u32
+}
+
+/// Thread id.
+pub fn thread_id() -> u32 {
+    // SAFETY: no memory is touched.
+    unsafe { call0(number::__NR_gettid) }.unwrap_or(0) as u32
+}
+
+/// Sends a signal to a process; 0 only asks whether it is there.
+pub fn kill(process: u32, signal: u32) -> Result<(), Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call2(number::__NR_kill, process as usize, signal as usize) }.map(|_| ())
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub fn watch_process(process: u32) -> Result<Fd, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call2(number::__NR_pidfd_open, process as usize, 0) }.map(|fd| Fd(fd as i32))
+}
+
+/// Ends the whole process at once.
+pub fn end_process(status: i32) -> ! {
+    loop {
+        // SAFETY: nothing runs afterwards.
+        let _ = unsafe { call1(number::__NR_exit_group, status as usize) };
+    }
+}
+
+/// Whether descriptors can be read, or have ended: poll with a timeout in milliseconds. Returns how many have news;
+/// `news` tells which.
+pub fn poll_readable(fds: &[Fd], news: &mut [bool], timeout_ms: i32) -> Result<u32, Errno> {
+    const MOST: usize = 64;
+    let mut list = [[0u32; 2]; MOST];
+    let count = fds.len().min(MOST);
+    for (place, fd) in list.iter_mut().zip(fds) {
+        // struct pollfd: descriptor, then 16 bits of wish (POLLIN = 1) and 16 of answer.
+        *place = [fd.0 as u32, u32::from_ne_bytes([1, 0, 0, 0])];
+    }
+    let limit = TimeSpec::micros(timeout_ms.max(0) as u64 * 1000);
+    let pointer = if timeout_ms < 0 { 0 } else { (&raw const limit).expose_provenance() };
+    // SAFETY: the kernel changes the list, of which it is told the length.
+    let ready = unsafe { call4(number::__NR_ppoll, list.as_mut_ptr().expose_provenance(), count, pointer, 0) }?;
+    for (told, [_, both]) in news.iter_mut().zip(list) {
+        let [_, _, low, high] = both.to_ne_bytes();
+        *told = low != 0 || high != 0;
+    }
+    Ok(ready as u32)
+}
+
+/// A set of signals, as the kernel counts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct SignalSet(pub u64);
+
+impl SignalSet {
+    /// All that can be blocked: all but SIGKILL and SIGSTOP, which the kernel takes out of every mask.
+    pub const ALL: SignalSet = SignalSet(!(1 << 8 | 1 << 18));
+}
+
+/// Sets the calling thread's signal mask; returns the one before.
+pub fn set_signal_mask(mask: SignalSet) -> SignalSet {
+    const SIG_SETMASK: usize = 2;
+    let mut before = SignalSet(0);
+    let (new, old) = ((&raw const mask).expose_provenance(), (&raw mut before).expose_provenance());
+    // SAFETY: both masks have 8 bytes.
+    let _ = unsafe { call4(number::__NR_rt_sigprocmask, SIG_SETMASK, new, old, 8) };
+    before
+}
+
+/// The calling thread's signal mask.
+pub fn signal_mask() -> SignalSet {
+    let mut now = SignalSet(0);
+    // SAFETY: the kernel writes 8 bytes.
+    let _ = unsafe { call4(number::__NR_rt_sigprocmask, 0, 0, (&raw mut now).expose_provenance(), 8) };
+    now
+}
+
+/// A set of processors, up to 1024.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processors([u64; 16]);
+
+impl Processors {
+    /// No processor.
+    pub const NONE: Processors = Processors([0; 16]);
+
+    /// Only this processor.
+    pub fn only(processor: u32) -> Processors {
+        let mut set = Processors::NONE;
+        set.add(processor);
+        set
+    }
+    /// Adds a processor; numbers from 1024 on are ignored.
+    pub fn add(&mut self, processor: u32) {
+        if let Some(word) = self.0.get_mut(processor as usize / 64) {
+            *word |= 1 << (processor % 64);
+        }
+    }
+    /// Whether it holds the processor.
+    pub fn contains(&self, processor: u32) -> bool {
+        self.0.get(processor as usize / 64).is_some_and(|word| word & 1 << (processor % 64) != 0)
+    }
+    /// How many it holds.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// Where the calling thread may run.
+pub fn processors() -> Result<Processors, Errno> {
+    let mut set = Processors::NONE;
+    let bytes = size_of::<Processors>();
+    // SAFETY: the kernel writes at most so many bytes.
+    unsafe { call3(number::__NR_sched_getaffinity, 0, bytes, set.0.as_mut_ptr().expose_provenance()) }?;
+    Ok(set)
+}
+
+/// Says where the calling thread may run.
+pub fn set_processors(set: &Processors) -> Result<(), Errno> {
+    let bytes = size_of::<Processors>();
+    // SAFETY: the kernel reads so many bytes.
+    unsafe { call3(number::__NR_sched_setaffinity, 0, bytes, set.0.as_ptr().expose_provenance()) }.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_runs_forwards() {
+        let before = now_ns();
+        sleep_us(500);
+        assert!(now_ns() - before >= 500_000);
+    }
+
+    #[test]
+    fn masks_come_back() {
+        let before = set_signal_mask(SignalSet::ALL);
+        assert_eq!(signal_mask(), SignalSet::ALL);
+        set_signal_mask(before);
+        assert_eq!(signal_mask(), before);
+    }
+
+    #[test]
+    fn processors_can_be_narrowed_and_restored() {
+        let all = processors().unwrap();
+        assert!(all.count() >= 1);
+        let one = (0..1024).find(|number| all.contains(*number)).unwrap();
+        set_processors(&Processors::only(one)).unwrap();
+        assert_eq!(processors().unwrap(), Processors::only(one));
+        set_processors(&all).unwrap();
+    }
+
+    #[test]
+    fn random_bytes_differ() {
+        let (mut a, mut b) = ([0u8; 32], [0u8; 32]);
+        random(&mut a).unwrap();
+        random(&mut b).unwrap();
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn poll_tells_which_descriptor_has_news() {
+        let (a, b) = (crate::file::event_counter().unwrap(), crate::file::event_counter().unwrap());
+        crate::file::write(b, &1u64.to_ne_bytes()).unwrap();
+        let mut news = [false; 2];
+        assert_eq!(poll_readable(&[a, b], &mut news, 1000), Ok(1));
+        assert_eq!(news, [false, true]);
+        crate::file::close(a);
+        crate::file::close(b);
+    }
+}
