@@ -130,6 +130,22 @@ impl Word {
         self.0 & IN_FLIGHT != 0
     }
 
+    /// The same Resident word with its slot marked as still being written.
+    pub const fn with_slot_in_flight(self) -> Word {
+        match self.slot() {
+            Some(_) => Word(self.0 | IN_FLIGHT),
+            None => self,
+        }
+    }
+
+    /// The same word after a fork, in the child: a slot of the process's own store is one of `parent`'s now.
+    pub const fn with_ancestor(self, parent: StoreId) -> Word {
+        match self.slot() {
+            Some((_, StoreId::OWN)) => Word(self.0 | (parent.0 as u64) << 8),
+            _ => self,
+        }
+    }
+
     /// When the page was last evicted, in the pager's eviction clock modulo 2^16.
     pub const fn age(self) -> u16 {
         (self.0 >> 16) as u16

@@ -1,2 +1,18 @@
-//! Fault loop, frames, eviction, regions, budget.
+//! The pager: one shard's fault loop, frames, eviction and write-back, against the kernel seam.
+//!
+//! A [`Shard`] is driven by one thread: it hands over events ([`Shard::event`]), lets the shard work
+//! ([`Shard::work`]), and polls the machine. Nothing here blocks, allocates from the program's heap, or touches managed
+//! memory.
 #![no_std]
+
+mod commands;
+mod evict;
+mod faults;
+mod fork;
+mod frames;
+mod io;
+mod queue;
+mod shard;
+mod table;
+
+pub use shard::{Config, Counters, Fatal, Fetch, Progress, Shard};

@@ -1,0 +1,250 @@
+//! What the program does to its address space: ranges come under management, are discarded, unmapped and moved.
+
+use crate::shard::{Fatal, Shard};
+use crate::table::{blocks, pages};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step};
+use ream_sys::{Errno, Machine};
+
+impl<M: Machine> Shard<M> {
+    /// Takes a range over: registers it and learns what is mapped in it already. Pages managed before stay as they are.
+    pub fn manage(&mut self, run: Run) -> Result<(), Errno> {
+        if run.pages == 0 {
+            return Ok(());
+        }
+        self.machine.register(run)?;
+        self.adopt(run)
+    }
+
+    /// The same for a range that is registered already (it grew, or a child registered it anew).
+    pub fn adopt(&mut self, run: Run) -> Result<(), Errno> {
+        let fresh = self.table.prepare(run)?;
+        self.charge_blocks(fresh);
+        for page in pages(run) {
+            let word = self.table.word(page);
+            if word.state() == State::Unmanaged {
+                self.step(page, Step::Manage);
+            }
+        }
+        self.learn(run);
+        Ok(())
+    }
+
+    /// Notes the pages of a run that are mapped and believed to be Zero.
+    fn learn(&mut self, run: Run) {
+        let mut at = run.start;
+        // The machine is asked piecewise, because it cannot be used while it reports.
+        while at.0 < run.end().0 {
+            let mut found = [(Page(0), 0u64, false); 64];
+            let mut len = 0;
+            let mut next = run.end();
+            let rest = Run { start: at, pages: run.end().0 - at.0 };
+            self.machine.present(rest, &mut |run, huge| match found.get_mut(len) {
+                Some(place) => {
+                    *place = (run.start, run.pages, huge);
+                    len += 1;
+                }
+                None if run.start.0 < next.0 => next = run.start,
+                None => {}
+            });
+            for (start, count, huge) in found.iter().take(len).copied() {
+                for (block, part) in blocks(Run { start, pages: count }) {
+                    self.found(part);
+                    if huge && part.pages == BLOCK_PAGES as u64 {
+                        if let Some(meta) = self.table.meta_mut(block) {
+                            meta.set_huge(true);
+                        }
+                    }
+                }
+            }
+            at = next;
+        }
+    }
+
+    fn found(&mut self, run: Run) {
+        let mut start = run.start;
+        let mut count = 0;
+        for page in pages(run) {
+            if self.table.word(page).state() == State::Zero {
+                self.step(page, Step::Fill);
+                self.used += 1;
+                if count == 0 {
+                    start = page;
+                }
+                count += 1;
+            } else if count > 0 {
+                self.enqueue(start, count, false);
+                count = 0;
+            }
+        }
+        if count > 0 {
+            self.enqueue(start, count, false);
+        }
+    }
+
+    /// The program is about to unmap the range: everything about it is forgotten, its slots and frames are freed.
+    pub fn release(&mut self, run: Run) {
+        self.let_go(run, true);
+    }
+
+    /// The program is about to discard the content of the range: it reads as zeros from now on.
+    pub fn discard(&mut self, run: Run) {
+        self.let_go(run, false);
+    }
+
+    pub(crate) fn let_go(&mut self, run: Run, release: bool) {
+        for (block, part) in blocks(run) {
+            if self.table.meta(block).is_none() {
+                continue;
+            }
+            for page in pages(part) {
+                self.let_go_page(page);
+                if release && self.table.word(page).state() != State::Unmanaged {
+                    self.step(page, Step::Release);
+                }
+            }
+            if let Some(meta) = self.table.meta_mut(block) {
+                meta.set_huge(false);
+            }
+            if release {
+                self.retire_block(block);
+            }
+        }
+    }
+
+    /// Frees what a page has, and makes it Zero.
+    fn let_go_page(&mut self, page: Page) {
+        let word = self.table.word(page);
+        match word.state() {
+            State::Unmanaged | State::Zero => {}
+            State::Resident => {
+                if !word.slot_in_flight() {
+                    self.free_slot(word.slot());
+                }
+                self.step(page, Step::Empty);
+                self.used = self.used.saturating_sub(1);
+            }
+            State::Stored => {
+                self.free_slot(word.slot());
+                self.step(page, Step::Empty);
+            }
+            State::Cooling => {
+                if let Some(frame) = word.frame() {
+                    let info = self.frames.info(frame);
+                    if !info.slot_in_flight() {
+                        self.free_slot(info.slot());
+                    }
+                    self.step(page, Step::Empty);
+                    self.free_frames(frame, 1);
+                }
+            }
+            State::Ahead | State::Clean => {
+                if let Some(frame) = word.frame() {
+                    self.back_to_store(page, frame);
+                    self.free_slot(self.table.word(page).slot());
+                    self.step(page, Step::Empty);
+                    self.free_frames(frame, 1);
+                }
+            }
+            State::Reading => {
+                if let Some(frame) = word.frame() {
+                    self.back_to_store(page, frame);
+                    self.free_slot(self.table.word(page).slot());
+                    self.step(page, Step::Empty);
+                    // The read goes on; its frame is freed when it ends.
+                    self.frames.update(frame, |info| info.detach());
+                    self.machine.wake(Run { start: page, pages: 1 });
+                }
+            }
+            State::Writing => {
+                if let Some(frame) = word.frame() {
+                    // The write goes on; frame and slot are freed when it ends.
+                    self.step(page, Step::Fail);
+                    self.step(page, Step::Empty);
+                    self.frames.update(frame, |info| info.detach());
+                }
+            }
+        }
+    }
+
+    fn back_to_store(&mut self, page: Page, frame: Frame) {
+        match self.frames.info(frame).slot() {
+            Some((slot, store)) => self.step(page, Step::Drop(slot, store)),
+            None => self.fail(Fatal::Internal("a clean page has no slot")),
+        }
+    }
+
+    /// The program moved a mapping: the pages' states move with it.
+    pub fn remap(&mut self, from: Page, to: Page, count: u64) {
+        let source = Run { start: from, pages: count };
+        let target = Run { start: to, pages: count };
+        self.let_go(target, true);
+        match self.table.prepare(target) {
+            Ok(fresh) => self.charge_blocks(fresh),
+            Err(_) => {
+                self.fail(Fatal::Internal("no memory for the state of moved pages"));
+                return;
+            }
+        }
+        for (block, part) in blocks(source) {
+            if self.table.meta(block).is_none() {
+                continue;
+            }
+            for page in pages(part) {
+                let word = self.table.word(page);
+                if word.state() == State::Unmanaged {
+                    continue;
+                }
+                let new = Page(page.0 - from.0 + to.0);
+                self.table.set_hash(new, self.table.hash(page));
+                self.table.set(new, word);
+                self.table.set(page, ream_page::Word::default());
+                if let Some(frame) = word.frame() {
+                    self.frames.update(frame, |info| info.set_page(new));
+                }
+                self.requeue(new);
+            }
+            if let Some(meta) = self.table.meta_mut(block) {
+                meta.set_huge(false);
+            }
+            self.retire_block(block);
+        }
+        // Sleepers of the old place fault again, and find nothing mapped there or the new state.
+        self.machine.wake(source);
+    }
+
+    /// Queues a page whose queue entry does not name it any more.
+    pub(crate) fn requeue(&mut self, page: Page) {
+        let word = self.table.word(page);
+        let queued = match word.state() {
+            State::Resident => {
+                self.enqueue(page, 1, word.hot());
+                true
+            }
+            State::Clean => self.clean.push(page, 1),
+            State::Ahead => self.ahead.push(page, 1),
+            State::Cooling => {
+                let hashed = word.frame().is_some_and(|frame| self.frames.info(frame).hashed());
+                if hashed {
+                    self.dirty_pages += 1;
+                    self.dirty.push(page, 1)
+                } else {
+                    self.cooling.push(page, 1)
+                }
+            }
+            _ => true,
+        };
+        if !queued {
+            self.fail(Fatal::Internal("a queue of moved pages is full"));
+        }
+    }
+
+    /// Keeps the blocks of a run resident where they are (`on`), or lets them go again: they are not moved out
+    /// meanwhile. Absent pages are not brought in by this; touch them first or after.
+    pub fn hold(&mut self, run: Run, on: bool) {
+        for (block, _) in blocks(run) {
+            if let Some(meta) = self.table.meta_mut(block) {
+                meta.set_held(on);
+            }
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Keeping frames free: pages are moved out to cool, compared with the store, written in clusters where they differ,
+//! and their frames given up once they are clean and still cold.
+
+use crate::frames::Info;
+use crate::shard::{Fatal, Shard};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step, StoreId};
+use ream_policy::{Queue, replacement};
+use ream_sys::{Machine, Stop};
+
+/// Pages that one turn may move out or compare, so that faults never wait long for the pager.
+const TURN: u32 = 1024;
+/// Pages that a write gathers: 256 KiB at least while there is no hurry, 512 KiB of scattered frames at most.
+const CLUSTER: u64 = 64;
+const LARGEST_CLUSTER: usize = 128;
+/// Dirty pages side by side in the store, from which on they are overwritten where they are.
+const IN_PLACE: usize = 16;
+
+impl<M: Machine> Shard<M> {
+    /// One turn of eviction. Returns whether there is more to do at once.
+    pub(crate) fn balance(&mut self) -> bool {
+        let mut budget = TURN;
+        if self.used > self.limit {
+            self.make_room(0, false);
+        }
+        while self.free_pages() < self.marks.low && self.retire_one() {}
+        let mut more = false;
+        // Compare and write what has cooled longest, so that clean frames are at hand.
+        while self.ready() < self.marks.high && self.tags_free > 0 {
+            match self.settle_one() {
+                0 => break,
+                pages => budget = budget.saturating_sub(pages.max(8)),
+            }
+            if self.dirty_pages >= CLUSTER {
+                self.flush();
+            }
+            if budget == 0 {
+                more = true;
+                break;
+            }
+        }
+        if self.dirty_pages > 0 && (self.ready() < self.marks.high || self.dirty_pages >= CLUSTER) {
+            while self.dirty_pages > 0 && self.flush() {}
+        }
+        // Move more out while the stage is not full.
+        budget = TURN;
+        let mut tries = 64;
+        while self.ready() + self.count(State::Cooling) < self.marks.high + self.marks.cooling {
+            if budget == 0 || tries == 0 {
+                more |= budget == 0;
+                break;
+            }
+            match self.cool_one() {
+                Some(0) => tries -= 1,
+                Some(pages) => budget = budget.saturating_sub(pages),
+                None => break,
+            }
+        }
+        while self.free_pages() < self.marks.low && self.retire_one() {}
+        more
+    }
+
+    /// Pages that are free or will be without further reading of memory.
+    fn ready(&self) -> u64 {
+        self.free_pages() + self.count(State::Clean) + self.count(State::Writing)
+    }
+
+    /// Gives up the frames of the run that has been clean longest. Returns whether there was one.
+    pub(crate) fn retire_one(&mut self) -> bool {
+        while let Some((start, pages)) = self.clean.pop() {
+            if self.drop_clean(start, pages, State::Clean) > 0 {
+                return true;
+            }
+        }
+        // Read-ahead that nobody touched is given up when nothing else is left, oldest first.
+        if self.count(State::Ahead) > self.marks.ahead || self.free_pages() == 0 {
+            while let Some((start, pages)) = self.ahead.pop() {
+                let dropped = self.drop_clean(start, pages, State::Ahead);
+                if dropped > 0 {
+                    self.counters.ahead_misses.add_alone(dropped as u64);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Gives up the frames of Clean and Ahead pages of a run.
+    pub(crate) fn drop_staged(&mut self, start: Page, pages: u32) {
+        self.drop_clean(start, pages, State::Clean);
+        self.drop_clean(start, pages, State::Ahead);
+    }
+
+    fn drop_clean(&mut self, start: Page, pages: u32, state: State) -> u32 {
+        let mut dropped = 0;
+        let mut run: Option<(Frame, u32)> = None;
+        let age = self.age();
+        for index in 0..pages {
+            let page = start.plus(index);
+            let word = self.table.word(page);
+            let Some(frame) = word.frame().filter(|_| word.state() == state) else { continue };
+            let Some((slot, store)) = self.frames.info(frame).slot() else { continue };
+            self.step(page, Step::Drop(slot, store));
+            let word = self.table.word(page);
+            self.table.set(page, word.with_age(age));
+            dropped += 1;
+            run = match run {
+                Some((first, count)) if first.plus(count) == frame => Some((first, count + 1)),
+                other => {
+                    if let Some((first, count)) = other {
+                        self.free_frames(first, count);
+                    }
+                    Some((frame, 1))
+                }
+            };
+        }
+        if let Some((first, count)) = run {
+            self.free_frames(first, count);
+        }
+        dropped
+    }
+
+    /// The eviction clock in the resolution that a page's word holds.
+    pub(crate) fn age(&self) -> u16 {
+        (self.evictions >> self.age_shift()) as u16
+    }
+
+    pub(crate) fn age_shift(&self) -> u32 {
+        (64 - self.limit.leading_zeros()).saturating_sub(12)
+    }
+
+    /// Compares the run that has cooled longest with the store. Returns how many pages were looked at, 0 when there is
+    /// nothing to compare.
+    fn settle_one(&mut self) -> u32 {
+        let Some((start, pages)) = self.cooling.pop() else { return 0 };
+        let mut clean: Option<(Page, u32)> = None;
+        let mut dirty = [Frame(0); BLOCK_PAGES as usize];
+        let mut dirty_len = 0;
+        let mut looked = 0;
+        for index in 0..pages {
+            let page = start.plus(index);
+            let word = self.table.word(page);
+            let Some(frame) = word.frame().filter(|_| word.state() == State::Cooling) else { continue };
+            let info = self.frames.info(frame);
+            if info.hashed() {
+                continue;
+            }
+            if info.slot_in_flight() {
+                // Its last content is still being written: looked at again later.
+                let _ = self.cooling.push(page, 1);
+                continue;
+            }
+            looked += 1;
+            let digest = self.machine.digest(frame);
+            if digest.zero {
+                self.free_slot(info.slot());
+                self.step(page, Step::Empty);
+                self.free_frames(frame, 1);
+                self.counters.evictions_clean.add_alone(1);
+                continue;
+            }
+            if info.slot().is_some() && digest.hash == self.table.hash(page) {
+                self.counters.evictions_clean.add_alone(1);
+                self.step(page, Step::Match);
+                clean = match clean {
+                    Some((first, count)) if first.plus(count) == page => Some((first, count + 1)),
+                    other => {
+                        self.push_clean(other);
+                        Some((page, 1))
+                    }
+                };
+                continue;
+            }
+            self.table.set_hash(page, digest.hash);
+            self.frames.update(frame, |info| info.set_hashed(true));
+            if let Some(place) = dirty.get_mut(dirty_len) {
+                *place = frame;
+                dirty_len += 1;
+            }
+        }
+        self.push_clean(clean);
+        self.counters.hashes.add_alone(looked as u64);
+        self.sort_dirty(dirty.get(..dirty_len).unwrap_or(&[]));
+        // Entries whose pages have all gone elsewhere still count as a step.
+        looked.max(1)
+    }
+
+    /// Long dirty runs go to the store at once, in place where they own a run of slots; the rest is gathered.
+    fn sort_dirty(&mut self, frames: &[Frame]) {
+        let mut rest = frames;
+        while let Some(first) = rest.first() {
+            let info = self.frames.info(*first);
+            let mut length = 1;
+            if let Some((slot, StoreId::OWN)) = info.slot() {
+                length = rest
+                    .iter()
+                    .enumerate()
+                    .take_while(|(index, frame)| {
+                        let expected = slot.plus(*index as u32);
+                        self.frames.info(**frame).slot() == Some((expected, StoreId::OWN))
+                            && self.slots.may_overwrite(expected)
+                    })
+                    .count()
+                    .max(1);
+                if length >= IN_PLACE && parts(rest.get(..length).unwrap_or(&[])) <= M::PARTS {
+                    if let Some(tag) = self.take_tag() {
+                        self.start_write(tag, slot, rest.get(..length).unwrap_or(&[]));
+                        rest = rest.get(length..).unwrap_or(&[]);
+                        continue;
+                    }
+                }
+            }
+            for frame in rest.get(..length).unwrap_or(&[]) {
+                // From here on the page has no slot: if it is touched before it is written, nothing claims that the
+                // store holds its content.
+                let info = self.frames.info(*frame);
+                self.free_slot(info.slot());
+                self.frames.update(*frame, |info| info.set_slot(None));
+                if !self.dirty.push(info.page(), 1) {
+                    self.fail(Fatal::Internal("the queue of dirty pages is full"));
+                }
+                self.dirty_pages += 1;
+            }
+            rest = rest.get(length..).unwrap_or(&[]);
+        }
+    }
+
+    /// Writes one cluster of gathered dirty pages. Returns whether it could.
+    fn flush(&mut self) -> bool {
+        if self.tags_free == 0 || self.store_full.is_some() && self.dirty_pages == 0 {
+            return false;
+        }
+        let mut frames = [Frame(0); BLOCK_PAGES as usize];
+        let (mut len, mut runs) = (0, 0);
+        while len < frames.len() {
+            let Some((page, _)) = self.dirty.pop() else { break };
+            self.dirty_pages -= 1;
+            let word = self.table.word(page);
+            let Some(frame) = word.frame().filter(|_| word.state() == State::Cooling) else { continue };
+            let info = self.frames.info(frame);
+            if !info.hashed() || info.io() || info.slot().is_some() {
+                continue;
+            }
+            let joins = len > 0 && frames.get(len - 1).is_some_and(|last| last.plus(1) == frame);
+            if !joins && runs == LARGEST_CLUSTER {
+                let _ = self.dirty.push_front(page, 1);
+                self.dirty_pages += 1;
+                break;
+            }
+            runs += !joins as usize;
+            if let Some(place) = frames.get_mut(len) {
+                *place = frame;
+                len += 1;
+            }
+        }
+        if len == 0 {
+            return false;
+        }
+        let taken = self.take_slots(len as u32);
+        let count = taken.map_or(0, |(_, count)| count as usize);
+        if let Some((slot, count)) = taken {
+            if let Some(tag) = self.take_tag() {
+                self.start_write(tag, slot, frames.get(..count as usize).unwrap_or(&[]));
+            }
+        }
+        for frame in frames.get(count..len).unwrap_or(&[]).iter().rev() {
+            let page = self.frames.info(*frame).page();
+            let _ = self.dirty.push_front(page, 1);
+            self.dirty_pages += 1;
+        }
+        count > 0
+    }
+
+    /// Moves the next victim out to cool. `None` when there is none, else how many pages were moved.
+    fn cool_one(&mut self) -> Option<u32> {
+        let resident = self.count(State::Resident);
+        self.victims += 1;
+        let queue = replacement::victim(resident - self.hot_resident, self.hot_resident, self.victims);
+        let (queue, (start, pages)) = match queue {
+            Queue::New => match self.new.pop() {
+                Some(entry) => (Queue::New, entry),
+                None => (Queue::Hot, self.hot.pop()?),
+            },
+            Queue::Hot => match self.hot.pop() {
+                Some(entry) => (Queue::Hot, entry),
+                None => (Queue::New, self.new.pop()?),
+            },
+        };
+        let hot = queue == Queue::Hot;
+        let block = start.block();
+        let held = self.table.meta(block).is_none_or(|meta| meta.held());
+        if held {
+            if self.table.meta(block).is_some_and(|meta| meta.resident() > 0) {
+                self.enqueue(start, pages, hot);
+            }
+            return Some(0);
+        }
+        let mut moved = 0;
+        let mut index = 0;
+        while index < pages {
+            let page = start.plus(index);
+            if !self.is_victim(page, hot) {
+                index += 1;
+                continue;
+            }
+            let mut length = 1;
+            while index + length < pages && self.is_victim(start.plus(index + length), hot) {
+                length += 1;
+            }
+            moved += self.cool_run(page, length, hot);
+            index += length;
+        }
+        Some(moved)
+    }
+
+    fn is_victim(&self, page: Page, hot: bool) -> bool {
+        let word = self.table.word(page);
+        word.state() == State::Resident && word.hot() == hot
+    }
+
+    /// Moves a run of resident pages of one block out.
+    fn cool_run(&mut self, start: Page, pages: u32, hot: bool) -> u32 {
+        let mut done = 0;
+        let mut moved_all = 0;
+        while done < pages {
+            let page = start.plus(done);
+            let want = pages - done;
+            let whole = want == BLOCK_PAGES && self.table.meta(page.block()).is_some_and(|meta| meta.huge());
+            let frame = if whole { self.frames.take_huge_hole() } else { None };
+            let huge = frame.is_some();
+            let Some(frame) = frame.or_else(|| self.frames.take_hole(want)) else {
+                self.enqueue(page, want, hot);
+                return moved_all;
+            };
+            let outcome = self.machine.move_out(page, frame, want);
+            let moved = outcome.pages;
+            if huge {
+                if let Some(fill) = self.frames.huge_fill(frame) {
+                    fill.live = moved;
+                    fill.filled = moved;
+                }
+                if moved == 0 {
+                    self.frames.put_huge_hole(frame);
+                }
+            } else if moved < want {
+                self.frames.put_hole(frame.plus(moved), want - moved);
+            }
+            self.moved_out(page, frame, moved);
+            moved_all += moved;
+            done += moved;
+            if done >= pages {
+                break;
+            }
+            let stuck = start.plus(done);
+            match outcome.stop {
+                None => {}
+                Some(Stop::Absent) => {
+                    // Discarded by the program without our hearing of it: it reads as zeros.
+                    let word = self.table.word(stuck);
+                    if !word.slot_in_flight() {
+                        self.free_slot(word.slot());
+                    }
+                    self.step(stuck, Step::Empty);
+                    self.used = self.used.saturating_sub(1);
+                    done += 1;
+                }
+                Some(Stop::Busy) => {
+                    let rest = Run { start: stuck, pages: (pages - done) as u64 };
+                    if self.forked && !self.unshared.contains(stuck) && self.start_unshare(rest) {
+                        self.enqueue(stuck, pages - done, hot);
+                        return moved_all;
+                    }
+                    // Pinned, or the helper is busy: it has its turn again later.
+                    self.enqueue(stuck, 1, hot);
+                    done += 1;
+                }
+                Some(Stop::Mapping) => {
+                    // At most the part before a boundary moved; go on page by page behind it.
+                    if want > 1 && moved == 0 {
+                        moved_all += self.cool_run(stuck, 1, hot);
+                    } else if moved == 0 {
+                        self.enqueue(stuck, 1, true);
+                        self.heat(stuck);
+                    }
+                    if want > 1 && moved > 0 {
+                        continue;
+                    }
+                    done += 1;
+                }
+                Some(Stop::Exists) => {
+                    self.fail(Fatal::Internal("an empty frame was found occupied"));
+                    return moved_all;
+                }
+            }
+        }
+        moved_all
+    }
+
+    fn heat(&mut self, page: Page) {
+        let word = self.table.word(page);
+        self.put(page, word, word.with_hot(true));
+    }
+
+    fn moved_out(&mut self, page: Page, frame: Frame, pages: u32) {
+        if pages == 0 {
+            return;
+        }
+        for index in 0..pages {
+            let (page, frame) = (page.plus(index), frame.plus(index));
+            let word = self.table.word(page);
+            let mut info = Info::new(page, word.slot());
+            info.set_slot_in_flight(word.slot_in_flight());
+            self.frames.set(frame, info);
+            self.step(page, Step::Cool(frame));
+        }
+        if let Some(meta) = self.table.meta_mut(page.block()) {
+            meta.set_huge(false);
+            *meta.rescued() = 0;
+        }
+        self.evictions += pages as u64;
+        self.counters.evictions.add_alone(pages as u64);
+        if !self.cooling.push(page, pages) {
+            // Never full: it has a place for every page of the limit. If it is, the pages are still found by a touch.
+            self.fail(Fatal::Internal("the cooling queue is full"));
+        }
+    }
+}
+
+/// Number of runs of consecutive frames.
+fn parts(frames: &[Frame]) -> usize {
+    1 + frames.windows(2).filter(|pair| matches!(pair, [a, b] if a.plus(1) != *b)).count()
+}

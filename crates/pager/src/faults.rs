@@ -1,0 +1,437 @@
+//! One fault, followed: what a touch of an absent page sets in motion, by the page's state.
+
+use crate::shard::{Fatal, Fetch, Shard};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId};
+use ream_policy::replacement;
+use ream_sys::{Copied, Machine, Stop};
+
+/// Most pages that one fault fills with zeros short of a whole block.
+const FILL: u32 = 64;
+/// Single pages brought back from a cooling block before the rest follows at once.
+const RESCUED: u32 = 32;
+/// Operations kept back from read-ahead for what a thread waits for.
+const SPARE_TAGS: usize = 16;
+/// Shortest piece for which a fragmented extent is still read as asked.
+const PIECES: u32 = 64;
+
+fn one(page: Page) -> Run {
+    Run { start: page, pages: 1 }
+}
+
+impl<M: Machine> Shard<M> {
+    /// Serves a touch of `page`. `again`: it waited for a frame before.
+    pub(crate) fn serve(&mut self, page: Page, write: bool, thread: u32, again: bool) {
+        match self.table.word(page).state() {
+            State::Unmanaged => self.machine.wake(one(page)),
+            State::Resident => self.check_resident(page, write, thread),
+            State::Zero => self.fill(page, write, thread),
+            State::Stored => self.demand(page, write, thread, again),
+            State::Reading => {
+                let Some(frame) = self.table.word(page).frame() else { return };
+                if !self.frames.info(frame).wanted() {
+                    self.frames.update(frame, |info| info.set_wanted(true));
+                    self.counters.ahead_hits.add_alone(1);
+                    self.look_ahead(page);
+                }
+            }
+            State::Ahead => {
+                self.counters.ahead_hits.add_alone(1);
+                let run = self.staged_run(page, BLOCK_PAGES, |state| state == State::Ahead);
+                self.install_and_wake(run);
+                self.look_ahead(page);
+            }
+            State::Cooling | State::Clean => self.rescue(page),
+            State::Writing => self.copy_back(page),
+        }
+    }
+
+    /// A fault on a page thought to be mapped: a second thread's, already served; or the program discarded the page
+    /// unseen. Only the kernel knows which: it refuses zeros where something is mapped.
+    fn check_resident(&mut self, page: Page, write: bool, thread: u32) {
+        match self.machine.zero_in(page) {
+            Copied::Done => {
+                let word = self.table.word(page);
+                if !word.slot_in_flight() {
+                    self.free_slot(word.slot());
+                }
+                self.step(page, Step::Forget);
+                self.machine.wake(one(page));
+            }
+            Copied::Exists | Copied::Gone => self.machine.wake(one(page)),
+            Copied::Failed => self.postpone(page, write, thread),
+        }
+    }
+
+    /// A page that was never written, or holds zeros.
+    fn fill(&mut self, page: Page, write: bool, thread: u32) {
+        let plan = self.touches.fault(page.0);
+        let block = page.block();
+        if plan.demand.1 == BLOCK_PAGES && self.free_pages() > 2 * BLOCK_PAGES as u64 {
+            let run = self.run_of(page, plan.demand, |state| state == State::Zero);
+            if run.1 == BLOCK_PAGES {
+                if let Some((frame, _)) = self.obtain_huge() {
+                    self.counters.zero_fills.add_alone(BLOCK_PAGES as u64);
+                    if self.machine.zero_frames(frame, BLOCK_PAGES) {
+                        self.machine.drop_table(block);
+                        self.install_and_wake((frame, block.first(), BLOCK_PAGES));
+                    } else {
+                        self.free_frames(frame, BLOCK_PAGES);
+                        self.postpone(page, write, thread);
+                    }
+                    return;
+                }
+            }
+        }
+        let (start, pages) = self.run_of(page, plan.demand, |state| state == State::Zero);
+        // Around the page, no more than a fault should take.
+        let offset = (page.0 - start.0) as u32;
+        let skip = offset - offset % FILL;
+        let mut run = (start.plus(skip), (pages - skip).min(FILL));
+        let mut frame = self.obtain(run.1);
+        if frame.is_none() && run.1 > 1 {
+            run = (page, 1);
+            frame = self.obtain(1);
+        }
+        let Some(frame) = frame else {
+            self.postpone(page, write, thread);
+            return;
+        };
+        if !self.machine.zero_frames(frame, run.1) {
+            self.free_frames(frame, run.1);
+            self.postpone(page, write, thread);
+            return;
+        }
+        self.counters.zero_fills.add_alone(run.1 as u64);
+        self.install_and_wake((frame, run.0, run.1));
+    }
+
+    /// The longest run around `page`, inside `extent` and the page's block, whose states all pass.
+    fn run_of(&self, page: Page, extent: (u64, u32), pass: impl Fn(State) -> bool) -> (Page, u32) {
+        let limits = page.block().run().and(Run { start: Page(extent.0), pages: extent.1 as u64 });
+        let (mut start, mut end) = (page, page.plus(1));
+        while end.0 < limits.end().0 && pass(self.table.word(end).state()) {
+            end = end.plus(1);
+        }
+        while start.0 > limits.start.0 && pass(self.table.word(Page(start.0 - 1)).state()) {
+            start = Page(start.0 - 1);
+        }
+        (start, (end.0 - start.0) as u32)
+    }
+
+    /// The run of staged pages around `page` whose frames lie side by side: first frame, first page, pages.
+    fn staged_run(&self, page: Page, most: u32, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
+        let Some(frame) = self.table.word(page).frame() else { return (Frame(0), page, 0) };
+        let block = page.block().run();
+        let fits = |other: Page, place: Option<u32>| {
+            let word = self.table.word(other);
+            block.contains(other) && pass(word.state()) && word.frame().map(|frame| frame.0) == place
+        };
+        let (mut before, mut after) = (0, 1);
+        while before + after < most && fits(page.plus(after), frame.0.checked_add(after)) {
+            after += 1;
+        }
+        while before + after < most
+            && page.0 > before as u64
+            && fits(Page(page.0 - before as u64 - 1), frame.0.checked_sub(before + 1))
+        {
+            before += 1;
+        }
+        (Frame(frame.0 - before), Page(page.0 - before as u64), before + after)
+    }
+
+    /// A page whose content is in a store.
+    fn demand(&mut self, page: Page, write: bool, thread: u32, again: bool) {
+        if self.quiet && self.tags_free < self.tags.len() / 2 {
+            self.postpone(page, write, thread);
+            return;
+        }
+        if !again {
+            self.counters.refaults.add_alone(1);
+            let word = self.table.word(page);
+            let distance = (self.age().wrapping_sub(word.age()) as u64) << self.age_shift();
+            self.counters.came_back_after(distance);
+            let hot = replacement::refault_is_hot(distance, self.count(State::Resident));
+            self.put(page, word, word.with_hot(hot));
+        }
+        let plan = if again {
+            ream_policy::Plan { demand: (page.0, 1), ahead: [(0, 0); 32], ahead_len: 0, in_stream: false }
+        } else {
+            self.streams.fault(page.0)
+        };
+        let (start, pages) = self.run_of(page, plan.demand, |state| state == State::Stored);
+        self.read_extent(start, pages, Some(page));
+        if self.table.word(page).state() == State::Stored {
+            self.read_extent(page, 1, Some(page));
+        }
+        match self.table.word(page).frame() {
+            Some(frame) => self.frames.update(frame, |info| info.set_wanted(true)),
+            None => self.postpone(page, write, thread),
+        }
+        if self.fetch != Fetch::Lazy && !self.quiet {
+            self.read_ahead(plan.ahead());
+        }
+    }
+
+    /// Tells the streams of a touch of a page that was read ahead, and reads what they want next.
+    fn look_ahead(&mut self, page: Page) {
+        let plan = self.streams.fault(page.0);
+        if self.fetch != Fetch::Lazy && !self.quiet {
+            self.read_ahead(plan.ahead());
+        }
+    }
+
+    fn read_ahead(&mut self, extents: &[(u64, u32)]) {
+        for (start, pages) in extents {
+            let mut at = *start;
+            let end = *start + *pages as u64;
+            while at < end {
+                let page = Page(at);
+                if self.table.word(page).state() != State::Stored {
+                    at += 1;
+                    continue;
+                }
+                let (first, count) = self.run_of(page, (at, (end - at) as u32), |state| state == State::Stored);
+                let staged = self.count(State::Ahead) + self.count(State::Reading);
+                if self.tags_free <= SPARE_TAGS
+                    || staged + count as u64 > self.marks.ahead
+                    || self.free_pages() + self.count(State::Clean) < self.marks.low / 2 + count as u64
+                {
+                    return;
+                }
+                self.read_extent(first, count, None);
+                at = first.0 + count as u64;
+            }
+        }
+    }
+
+    /// Starts reading a run of Stored pages of one block, in as many pieces as it has in its stores.
+    fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
+        let mut done = 0;
+        while done < pages {
+            let page = start.plus(done);
+            let Some((slot, store)) = self.table.word(page).slot() else { return };
+            let mut length = 1;
+            while done + length < pages && self.table.word(page.plus(length)).slot() == Some((slot.plus(length), store))
+            {
+                length += 1;
+            }
+            if wanted.is_none() && self.tags_free <= SPARE_TAGS || self.tags_free == 0 {
+                return;
+            }
+            // Of an extent scattered over the store only the piece that a thread waits for is worth a read each.
+            let holds = wanted.is_some_and(|wanted| wanted.0 >= page.0 && wanted.0 < page.0 + length as u64);
+            if holds || wanted.is_none() || pages / length.max(1) <= PIECES {
+                if !self.read_piece(store, slot, page, length) && !holds {
+                    return;
+                }
+            }
+            done += length;
+        }
+    }
+
+    fn read_piece(&mut self, store: StoreId, slot: Slot, page: Page, pages: u32) -> bool {
+        let mut frame = None;
+        if pages == BLOCK_PAGES {
+            frame = self.obtain_huge().map(|(frame, _)| frame);
+        }
+        let Some(frame) = frame.or_else(|| self.obtain(pages)) else { return false };
+        match self.take_tag() {
+            Some(tag) => {
+                self.start_read(tag, store, slot, page, frame, pages);
+                true
+            }
+            None => {
+                self.free_frames(frame, pages);
+                false
+            }
+        }
+    }
+
+    /// A page that was moved out and is touched before its frame is given up: it comes back for the price of a move.
+    fn rescue(&mut self, page: Page) {
+        self.counters.rescues.add_alone(1);
+        let plan = self.touches.fault(page.0);
+        let mut most = if plan.in_stream { BLOCK_PAGES } else { 1 };
+        if let Some(meta) = self.table.meta_mut(page.block()) {
+            *meta.rescued() += 1;
+            if *meta.rescued() > RESCUED {
+                most = BLOCK_PAGES;
+            }
+        }
+        let staged = |state| matches!(state, State::Cooling | State::Clean);
+        let run = self.staged_run(page, most, staged);
+        let (_, start, pages) = run;
+        for index in 0..pages {
+            let page = start.plus(index);
+            let word = self.table.word(page);
+            self.put(page, word, word.with_hot(true));
+        }
+        self.install_and_wake(run);
+    }
+
+    /// A page whose frame is being written: pinned by the device, so it cannot be moved back, but it can be copied.
+    fn copy_back(&mut self, page: Page) {
+        let word = self.table.word(page);
+        let Some(frame) = word.frame() else { return };
+        let Some((slot, _)) = self.frames.info(frame).slot() else { return };
+        match self.machine.copy_in(frame, page) {
+            Copied::Done => {
+                self.counters.rescues.add_alone(1);
+                self.frames.update(frame, |info| info.detach());
+                self.put(page, word, word.with_hot(true));
+                self.step(page, Step::CopyBack(slot));
+                self.used += 1;
+                self.enqueue(page, 1, true);
+                self.machine.wake(one(page));
+            }
+            Copied::Exists => self.fail(Fatal::Internal("a page under write-back was found mapped")),
+            Copied::Gone => self.machine.wake(one(page)),
+            Copied::Failed => self.postpone(page, true, 0),
+        }
+    }
+
+    fn install_and_wake(&mut self, run: (Frame, Page, u32)) {
+        let (frame, page, pages) = run;
+        if pages == 0 {
+            return;
+        }
+        self.install(frame, page, pages);
+        self.machine.wake(Run { start: page, pages: pages as u64 });
+    }
+
+    /// Installs frames at absent pages of one block: Zero ones filled, staged ones as they are. Frames that could not
+    /// be installed are given up, with nothing lost: their pages go back to where their content is.
+    pub(crate) fn install(&mut self, frame: Frame, page: Page, pages: u32) {
+        let whole = pages == BLOCK_PAGES && self.frames.is_huge(frame);
+        if whole {
+            self.machine.drop_table(page.block());
+        }
+        let mut done = 0;
+        while done < pages {
+            let (from, to, want) = (frame.plus(done), page.plus(done), pages - done);
+            let outcome = self.machine.move_in(from, to, want);
+            self.installed(from, to, outcome.pages, false);
+            done += outcome.pages;
+            if done >= pages {
+                break;
+            }
+            let (from, to) = (frame.plus(done), page.plus(done));
+            match outcome.stop {
+                None => {}
+                Some(Stop::Busy | Stop::Mapping) => match self.machine.copy_in(from, to) {
+                    Copied::Done => {
+                        self.installed(from, to, 1, true);
+                        done += 1;
+                    }
+                    Copied::Exists => {
+                        self.found_mapped(from, to);
+                        done += 1;
+                    }
+                    Copied::Gone | Copied::Failed => {
+                        self.give_up(from, to);
+                        done += 1;
+                    }
+                },
+                Some(Stop::Exists) => {
+                    self.found_mapped(from, to);
+                    done += 1;
+                }
+                Some(Stop::Absent) => {
+                    self.fail(Fatal::Internal("a populated frame was found empty"));
+                    return;
+                }
+            }
+        }
+        if whole && self.table.meta(page.block()).is_some_and(|meta| meta.resident() == BLOCK_PAGES) {
+            if let Some(meta) = self.table.meta_mut(page.block()) {
+                meta.set_huge(true);
+            }
+        }
+    }
+
+    /// The step that installing this page's frame is.
+    fn install_step(&self, frame: Frame, page: Page) -> Step {
+        let info = self.frames.info(frame);
+        match self.table.word(page).state() {
+            State::Zero => Step::Fill,
+            State::Cooling => {
+                let (slot, store) = info.slot().map_or((None, StoreId::OWN), |(slot, store)| (Some(slot), store));
+                Step::Rescue(slot, store)
+            }
+            _ => {
+                let (slot, store) = info.slot().unwrap_or((Slot(0), StoreId::OWN));
+                Step::Install(slot, store)
+            }
+        }
+    }
+
+    fn installed(&mut self, frame: Frame, page: Page, pages: u32, copied: bool) {
+        if pages == 0 {
+            return;
+        }
+        let mut run: Option<(Page, u32, bool)> = None;
+        for index in 0..pages {
+            let (frame, page) = (frame.plus(index), page.plus(index));
+            let step = self.install_step(frame, page);
+            // A slot still being written stays marked so.
+            let in_flight = matches!(step, Step::Rescue(Some(_), _)) && self.frames.info(frame).slot_in_flight();
+            self.step(page, step);
+            if in_flight {
+                let word = self.table.word(page);
+                self.table.set(page, word.with_slot_in_flight());
+            }
+            let hot = self.table.word(page).hot();
+            run = match run {
+                Some((start, count, heat)) if heat == hot => Some((start, count + 1, hot)),
+                other => {
+                    if let Some((start, count, heat)) = other {
+                        self.enqueue(start, count, heat);
+                    }
+                    Some((page, 1, hot))
+                }
+            };
+        }
+        if let Some((start, count, heat)) = run {
+            self.enqueue(start, count, heat);
+        }
+        if copied {
+            self.used += pages as u64;
+            self.free_frames(frame, pages);
+        } else {
+            self.vacate_frames(frame, pages);
+        }
+    }
+
+    /// Something is mapped where a frame was to go: the program's own newer content, which counts.
+    fn found_mapped(&mut self, frame: Frame, page: Page) {
+        let step = self.install_step(frame, page);
+        let in_flight = self.frames.info(frame).slot_in_flight();
+        self.step(page, step);
+        let word = self.table.word(page);
+        if !in_flight {
+            self.free_slot(word.slot());
+        }
+        self.step(page, Step::Forget);
+        self.enqueue(page, 1, word.hot());
+        self.used += 1;
+        self.free_frames(frame, 1);
+    }
+
+    /// The page cannot be installed for now, or its mapping is gone: back to where its content is.
+    fn give_up(&mut self, frame: Frame, page: Page) {
+        let info = self.frames.info(frame);
+        match self.table.word(page).state() {
+            State::Zero => self.free_frames(frame, 1),
+            State::Cooling => {
+                // Stays in the staging area; compared again in its turn.
+                self.frames.update(frame, |info| info.set_hashed(false));
+                let _ = self.cooling.push(page, 1);
+            }
+            _ => {
+                let (slot, store) = info.slot().unwrap_or((Slot(0), StoreId::OWN));
+                self.step(page, Step::Drop(slot, store));
+                self.free_frames(frame, 1);
+            }
+        }
+    }
+}

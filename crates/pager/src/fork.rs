@@ -1,0 +1,187 @@
+//! Fork: room is made for the copy, everything staged goes back, and the slots of the moment are frozen. The child
+//! goes on with its copy of the table, a machine of its own, and its parent's store to read.
+
+use crate::shard::{Progress, Shard};
+use ream_page::{Page, Run, State, StoreId, Word};
+use ream_sys::{Errno, Machine};
+
+impl<M: Machine> Shard<M> {
+    /// Prepares a fork: evicts until at most `target` pages are held, then empties the staging area and waits for all
+    /// input and output. Call again after each batch of events until it is done; from then on until
+    /// [`Shard::go_on`] nothing is evicted, and between calls only faults change anything.
+    pub fn prepare_fork(&mut self, target: u64) -> Progress {
+        if !self.quiet {
+            if self.used > target && self.fatal.is_none() && self.store_full.is_none() && self.evictable() {
+                let limit = self.limit;
+                self.limit = target.min(limit);
+                let more = self.balance_to(target);
+                self.limit = limit;
+                if more {
+                    return Progress::Again;
+                }
+            }
+            self.quiet = true;
+        }
+        if self.tags_free < self.tags.len() {
+            return Progress::Again;
+        }
+        self.unstage();
+        if self.tags_free < self.tags.len() || self.staged() > 0 {
+            return Progress::Again;
+        }
+        // Free frames are worth nothing to the child, and the parent gets new ones.
+        let keep = core::mem::replace(&mut self.limit, 0);
+        while self.frames.full_count() > 0 || self.frames.huge_full_count() > 0 {
+            if !self.empty_free_frames() {
+                break;
+            }
+        }
+        self.limit = keep;
+        Progress::Done
+    }
+
+    fn evictable(&self) -> bool {
+        self.new.len() + self.hot.len() > 0
+    }
+
+    /// Evicts until `target` pages are used or nothing moves any more. Returns whether to go on.
+    fn balance_to(&mut self, target: u64) -> bool {
+        let before = (self.used, self.evictions, self.tags_free, self.count(State::Clean));
+        self.balance();
+        self.make_room(0, false);
+        let after = (self.used, self.evictions, self.tags_free, self.count(State::Clean));
+        self.used > target && (before != after || self.tags_free < self.tags.len())
+    }
+
+    fn staged(&self) -> u64 {
+        self.count(State::Cooling)
+            + self.count(State::Clean)
+            + self.count(State::Ahead)
+            + self.count(State::Reading)
+            + self.count(State::Writing)
+    }
+
+    fn empty_free_frames(&mut self) -> bool {
+        if let Some(frame) = self.frames.take_huge_full() {
+            self.machine.empty_frames(frame, ream_page::BLOCK_PAGES);
+            self.frames.put_huge_hole(frame);
+            self.used -= ream_page::BLOCK_PAGES as u64;
+            return true;
+        }
+        if let Some((frame, pages)) = self.frames.take_any_full(u32::MAX) {
+            self.machine.empty_frames(frame, pages);
+            self.frames.put_hole(frame, pages);
+            self.used -= pages as u64;
+            return true;
+        }
+        false
+    }
+
+    /// Cooling pages go back to the program, clean ones and read-ahead to the store.
+    fn unstage(&mut self) {
+        while let Some((start, pages)) = self.clean.pop() {
+            self.drop_staged(start, pages);
+        }
+        while let Some((start, pages)) = self.ahead.pop() {
+            self.drop_staged(start, pages);
+        }
+        // What cannot be brought back now is queued again; it is not tried twice in one go.
+        for _ in 0..self.dirty.len() {
+            if let Some((start, pages)) = self.dirty.pop() {
+                self.bring_back(start, pages);
+            }
+        }
+        self.dirty_pages = 0;
+        for _ in 0..self.cooling.len() {
+            if let Some((start, pages)) = self.cooling.pop() {
+                self.bring_back(start, pages);
+            }
+        }
+    }
+
+    fn bring_back(&mut self, start: Page, pages: u32) {
+        let mut index = 0;
+        while index < pages {
+            let page = start.plus(index);
+            let word = self.table.word(page);
+            let Some(frame) = word.frame().filter(|_| word.state() == State::Cooling) else {
+                index += 1;
+                continue;
+            };
+            let mut length = 1;
+            while index + length < pages && {
+                let word = self.table.word(page.plus(length));
+                word.state() == State::Cooling && word.frame() == Some(frame.plus(length))
+            } {
+                length += 1;
+            }
+            self.install(frame, page, length);
+            self.machine.wake(Run { start: page, pages: length as u64 });
+            index += length;
+        }
+    }
+
+    /// The fork is about to happen: the child may read our slots, which stay as they are until [`Shard::thaw`].
+    pub fn freeze(&mut self) {
+        self.slots.freeze();
+        self.forked = true;
+    }
+
+    /// No process reads our frozen slots any more.
+    pub fn thaw(&mut self) {
+        self.slots.thaw();
+        self.store_full = None;
+    }
+
+    /// Whether slots are frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.slots.is_frozen()
+    }
+
+    /// Eviction may go on after a fork, in the parent.
+    pub fn go_on(&mut self) {
+        self.quiet = false;
+        self.unshared = Run { start: Page(0), pages: 0 };
+    }
+
+    /// In the child: replaces the parent's machine without touching it, starts an empty store of at most `slots`
+    /// slots, and marks everything stored as the parent's, whose store has the number `parent` from now on.
+    /// The old machine is forgotten, not dropped: its descriptors and memory are the parent's.
+    pub fn become_child(
+        &mut self,
+        machine: M,
+        parent: StoreId,
+        slots: u32,
+        counters: &'static ream_stats::Counters,
+    ) -> Result<(), Errno> {
+        core::mem::forget(core::mem::replace(&mut self.machine, machine));
+        self.slots = ream_store::Slots::new(slots)?;
+        self.frames.reset(self.machine.frames());
+        self.reset_tags();
+        self.clear_pending();
+        self.reserved = 0;
+        self.store_full = None;
+        self.failures = 0;
+        self.quiet = false;
+        self.unsharing = None;
+        self.counters = counters;
+        let table = &mut self.table;
+        let mut resident = 0;
+        table.each_words_mut(|words| {
+            for word in words.iter_mut() {
+                let old = Word(*word);
+                *word = old.with_ancestor(parent).0;
+                resident += (old.state() == State::Resident) as u64;
+            }
+        });
+        self.used = resident;
+        let blocks = self.table.blocks();
+        self.charge_blocks(blocks);
+        Ok(())
+    }
+
+    /// In the child: registers a range with its own machine. Nothing is learnt anew.
+    pub fn register_again(&mut self, run: Run) -> Result<(), Errno> {
+        self.machine.register(run)
+    }
+}

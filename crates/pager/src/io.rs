@@ -1,0 +1,383 @@
+//! Reads and writes in flight: how they start, what their ends mean, and what happens when they fail.
+
+use crate::shard::{Fatal, Shard};
+use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Run, Slot, State, Step, StoreId};
+use ream_sys::memory::Zeroable;
+use ream_sys::{Errno, Machine};
+
+/// Most runs of frames in one write.
+const PARTS: usize = 128;
+/// How often a failed read or write is tried again at once.
+const RETRIES: u32 = 8;
+/// Writes that may fail in a row before the store counts as full.
+const FAILURES: u32 = 64;
+/// The store file is extended in steps of so many slots (64 MiB), or an eighth of its size.
+const GROW: u32 = 16 * 1024;
+
+const EINTR: i32 = -4;
+const EAGAIN: i32 = -11;
+const EIO: i32 = -5;
+
+/// One operation in flight.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Op {
+    kind: u32,
+    pages: u32,
+    slot: u32,
+    store: u32,
+    retries: u32,
+    /// Pages already transferred by earlier attempts.
+    done: u32,
+    part_count: u32,
+    parts: [(u32, u32); PARTS],
+}
+
+// SAFETY: needed to keep operations in zeroed mapped memory; all-zero bytes are a valid, unused Op.
+unsafe impl Zeroable for Op {}
+
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const UNSHARE: u32 = 3;
+
+impl Op {
+    fn frames(&self) -> impl Iterator<Item = Frame> + use<> {
+        let parts = self.parts;
+        let count = self.part_count as usize;
+        (0..count).flat_map(move |index| {
+            let (frame, pages) = parts.get(index).copied().unwrap_or((0, 0));
+            (frame..frame + pages).map(Frame)
+        })
+    }
+}
+
+impl<M: Machine> Shard<M> {
+    pub(crate) fn take_tag(&mut self) -> Option<u32> {
+        self.tags_free = self.tags_free.checked_sub(1)?;
+        self.tags.get(self.tags_free).copied()
+    }
+
+    pub(crate) fn put_tag(&mut self, tag: u32) {
+        if let Some(place) = self.tags.get_mut(self.tags_free) {
+            *place = tag;
+            self.tags_free += 1;
+        }
+    }
+
+    /// Reads consecutive slots into consecutive frames for consecutive Stored pages.
+    pub(crate) fn start_read(&mut self, tag: u32, store: StoreId, slot: Slot, page: Page, frame: Frame, pages: u32) {
+        for index in 0..pages {
+            let at = frame.plus(index);
+            let mut info = crate::frames::Info::new(page.plus(index), Some((slot.plus(index), store)));
+            info.set_io(true);
+            self.frames.set(at, info);
+            self.step(page.plus(index), Step::Read(at));
+        }
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            *op = Op {
+                kind: READ,
+                pages,
+                slot: slot.0,
+                store: store.0 as u32,
+                retries: 0,
+                done: 0,
+                part_count: 1,
+                parts: [(0, 0); PARTS],
+            };
+            op.parts[0] = (frame.0, pages);
+        }
+        self.counters.reads.add_alone(1);
+        self.machine.read(tag, store, slot, frame, pages);
+    }
+
+    /// Writes the frames of Cooling pages to consecutive slots. The pages' hashes are in the table already.
+    pub(crate) fn start_write(&mut self, tag: u32, slot: Slot, frames: &[Frame]) {
+        let mut op = Op {
+            kind: WRITE,
+            pages: frames.len() as u32,
+            slot: slot.0,
+            store: 0,
+            retries: 0,
+            done: 0,
+            part_count: 0,
+            parts: [(0, 0); PARTS],
+        };
+        for (index, frame) in frames.iter().enumerate() {
+            let page = self.frames.info(*frame).page();
+            self.frames.update(*frame, |info| {
+                info.set_slot(Some((slot.plus(index as u32), StoreId::OWN)));
+                info.set_io(true);
+            });
+            self.step(page, Step::Write);
+            let count = op.part_count as usize;
+            match count.checked_sub(1).and_then(|last| op.parts.get_mut(last)) {
+                Some((first, pages)) if *first + *pages == frame.0 => *pages += 1,
+                _ => {
+                    if let Some(part) = op.parts.get_mut(count) {
+                        *part = (frame.0, 1);
+                        op.part_count += 1;
+                    }
+                }
+            }
+        }
+        self.counters.writes.add_alone(1);
+        self.submit_write(tag, &op);
+        if let Some(place) = self.ops.get_mut(tag as usize) {
+            *place = op;
+        }
+    }
+
+    /// Starts what is left of a write.
+    fn submit_write(&mut self, tag: u32, op: &Op) {
+        let mut parts = [(Frame(0), 0); PARTS];
+        let (mut count, mut skip) = (0, op.done);
+        for (frame, pages) in op.parts.iter().take(op.part_count as usize).copied() {
+            let gone = skip.min(pages);
+            skip -= gone;
+            if gone < pages {
+                if let Some(part) = parts.get_mut(count) {
+                    *part = (Frame(frame + gone), pages - gone);
+                    count += 1;
+                }
+            }
+        }
+        self.machine.write(tag, Slot(op.slot + op.done), parts.get(..count).unwrap_or(&[]));
+    }
+
+    /// Asks the helper to make pages ours alone. Returns whether it was asked.
+    pub(crate) fn start_unshare(&mut self, run: Run) -> bool {
+        if self.unsharing.is_some() {
+            return false;
+        }
+        let Some(tag) = self.take_tag() else { return false };
+        if !self.machine.unshare(tag, run) {
+            self.put_tag(tag);
+            return false;
+        }
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.kind = UNSHARE;
+        }
+        self.unsharing = Some((tag, run));
+        true
+    }
+
+    /// An operation ended.
+    pub(crate) fn io_done(&mut self, tag: u32, result: i32) {
+        let Some(op) = self.ops.get(tag as usize).copied() else { return };
+        if op.kind == UNSHARE {
+            if let Some((_, run)) = self.unsharing.take() {
+                self.unshared = run;
+            }
+            self.put_tag(tag);
+            return;
+        }
+        let missing = op.pages - op.done;
+        let got = if result > 0 { (result as usize / PAGE_BYTES) as u32 } else { 0 };
+        if got >= missing {
+            self.failures = 0;
+            if op.kind == READ {
+                self.read_done(tag, &op)
+            } else {
+                self.write_done(tag, &op)
+            }
+            return;
+        }
+        // Short, interrupted or failed: what is missing is tried again before anybody hears of it.
+        self.counters.io_retries.add_alone(1);
+        let passing = result == EINTR || result == EAGAIN || got > 0;
+        if passing || op.retries < RETRIES && result == EIO {
+            if let Some(place) = self.ops.get_mut(tag as usize) {
+                place.done += got;
+                place.retries += !passing as u32;
+                let op = *place;
+                if op.kind == READ {
+                    let (slot, store) = (Slot(op.slot + op.done), StoreId(op.store as u8));
+                    let frame = Frame(op.parts[0].0 + op.done);
+                    self.machine.read(tag, store, slot, frame, op.pages - op.done);
+                } else {
+                    self.submit_write(tag, &op);
+                }
+            }
+            return;
+        }
+        let errno = Errno(if result < 0 { result.unsigned_abs() as u16 } else { 5 });
+        if op.kind == READ { self.fail(Fatal::Read(errno)) } else { self.write_failed(tag, &op, errno) }
+    }
+
+    fn read_done(&mut self, tag: u32, op: &Op) {
+        self.put_tag(tag);
+        self.counters.bytes_in.add_alone(op.pages as u64 * PAGE_BYTES as u64);
+        let frame = Frame(op.parts[0].0);
+        let mut wanted = false;
+        let mut whole = true;
+        for index in 0..op.pages {
+            let at = frame.plus(index);
+            self.frames.update(at, |info| info.set_io(false));
+            let info = self.frames.info(at);
+            if info.detached() {
+                // The program let go of the page meanwhile.
+                whole = false;
+                self.free_frames(at, 1);
+                continue;
+            }
+            self.counters.hashes.add_alone(1);
+            if self.machine.digest(at).hash != self.table.hash(info.page()) {
+                let (slot, store) = info.slot().unwrap_or((Slot(0), StoreId::OWN));
+                self.fail(Fatal::Corrupt(slot, store));
+                return;
+            }
+            self.step(info.page(), Step::Arrive);
+            wanted |= info.wanted();
+        }
+        // Pages moved or discarded meanwhile are installed, or kept, one by one.
+        let first = self.frames.info(frame).page();
+        whole &= (1..op.pages).all(|index| self.frames.info(frame.plus(index)).page() == first.plus(index))
+            && first.in_block() as u32 + op.pages <= BLOCK_PAGES;
+        if whole {
+            self.arrived(frame, first, op.pages, wanted);
+            return;
+        }
+        for index in 0..op.pages {
+            let at = frame.plus(index);
+            let info = self.frames.info(at);
+            if !info.detached() {
+                self.arrived(at, info.page(), 1, info.wanted());
+            }
+        }
+    }
+
+    fn arrived(&mut self, frame: Frame, page: Page, pages: u32, wanted: bool) {
+        if wanted {
+            self.install(frame, page, pages);
+            self.machine.wake(Run { start: page, pages: pages as u64 });
+        } else if !self.ahead.push(page, pages) {
+            self.drop_staged(page, pages);
+        }
+    }
+
+    fn write_done(&mut self, tag: u32, op: &Op) {
+        self.put_tag(tag);
+        self.counters.bytes_out.add_alone(op.pages as u64 * PAGE_BYTES as u64);
+        let mut clean: Option<(Page, u32)> = None;
+        for (index, at) in op.frames().enumerate() {
+            let slot = Slot(op.slot + index as u32);
+            self.frames.update(at, |info| info.set_io(false));
+            let info = self.frames.info(at);
+            let page = info.page();
+            if info.detached() {
+                self.free_frames(at, 1);
+                self.settle_detached(page, slot, true);
+                continue;
+            }
+            self.step(page, Step::Match);
+            clean = match clean {
+                Some((start, pages)) if start.plus(pages) == page && page.in_block() != 0 && pages < BLOCK_PAGES => {
+                    Some((start, pages + 1))
+                }
+                _ => {
+                    self.push_clean(clean);
+                    Some((page, 1))
+                }
+            };
+        }
+        self.push_clean(clean);
+    }
+
+    pub(crate) fn push_clean(&mut self, run: Option<(Page, u32)>) {
+        if let Some((start, pages)) = run {
+            if !self.clean.push(start, pages) {
+                self.drop_staged(start, pages);
+            }
+        }
+    }
+
+    /// A page was copied back while it was being written, or let go of: its new slot now counts, or nobody wants it.
+    fn settle_detached(&mut self, page: Page, slot: Slot, good: bool) {
+        let word = self.table.word(page);
+        match word.state() {
+            State::Resident if word.slot_in_flight() && word.slot() == Some((slot, StoreId::OWN)) => {
+                if good {
+                    self.step(page, Step::Settle);
+                } else {
+                    self.step(page, Step::Forget);
+                    self.slots.free(slot);
+                }
+                return;
+            }
+            State::Cooling => {
+                if let Some(frame) = word.frame() {
+                    let info = self.frames.info(frame);
+                    if info.slot_in_flight() && info.slot() == Some((slot, StoreId::OWN)) {
+                        if good {
+                            self.frames.update(frame, |info| info.set_slot_in_flight(false));
+                        } else {
+                            self.frames.update(frame, |info| info.set_slot(None));
+                            self.slots.free(slot);
+                        }
+                        return;
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.free_slot(Some((slot, StoreId::OWN)));
+    }
+
+    /// A write failed for good: the pages stay in memory, without slots.
+    fn write_failed(&mut self, tag: u32, op: &Op, errno: Errno) {
+        self.put_tag(tag);
+        self.failures += 1;
+        for (index, at) in op.frames().enumerate() {
+            let slot = Slot(op.slot + index as u32);
+            self.frames.update(at, |info| info.set_io(false));
+            let info = self.frames.info(at);
+            let page = info.page();
+            if info.detached() {
+                self.free_frames(at, 1);
+                self.settle_detached(page, slot, false);
+                continue;
+            }
+            self.frames.update(at, |info| info.set_slot(None));
+            self.step(page, Step::Fail);
+            self.slots.free(slot);
+            if !self.dirty.push(page, 1) {
+                self.fail(Fatal::Internal("the queue of dirty pages is full"));
+            }
+            self.dirty_pages += 1;
+        }
+        if errno.0 == 28 || errno.0 == 122 || self.failures > FAILURES {
+            self.store_full = Some(errno);
+        }
+    }
+
+    /// Takes slots for up to `want` pages, with space in the file behind them.
+    pub(crate) fn take_slots(&mut self, want: u32) -> Option<(Slot, u32)> {
+        let (slot, count) = match self.slots.take(want) {
+            Ok(found) => found,
+            Err(_) => {
+                self.store_full.get_or_insert(Errno(28));
+                return None;
+            }
+        };
+        if slot.0 + count > self.reserved {
+            let least = self.slots.length();
+            let target = least.saturating_add(GROW.max(least / 8)).min(self.slots.limit());
+            let outcome = match self.machine.reserve(target) {
+                Ok(()) => Ok(target),
+                Err(_) => self.machine.reserve(least).map(|()| least),
+            };
+            match outcome {
+                Ok(reserved) => self.reserved = reserved,
+                Err(errno) => {
+                    for index in 0..count {
+                        self.slots.free(slot.plus(index));
+                    }
+                    self.slots.stop_growing(self.reserved);
+                    self.store_full = Some(errno);
+                    return None;
+                }
+            }
+        }
+        Some((slot, count))
+    }
+}

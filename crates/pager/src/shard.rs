@@ -1,0 +1,489 @@
+//! One shard: its state, its counts, and the turn of work that keeps frames free.
+
+use crate::frames::Frames;
+use crate::io::Op;
+use crate::queue::Fifo;
+use crate::table::Table;
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
+use ream_policy::{Marks, Streams};
+use ream_store::Slots;
+use ream_sys::memory::{MapSlice, Zeroable};
+use ream_sys::{Errno, Event, Machine};
+
+pub use ream_stats::Counters;
+
+/// Pages that a new block of metadata costs: its table entry and the kernel's page table.
+const META_PAGES: u64 = 3;
+/// Faults that may wait for frames; more than threads a process has.
+const PENDING: usize = 1 << 16;
+
+/// What a shard is started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Pages of RAM that it may hold, staging and metadata included.
+    pub limit: u64,
+    /// Most slots of its store.
+    pub slots: u32,
+    /// Which part of an allocation a fault brings in.
+    pub fetch: Fetch,
+}
+
+/// Which part of an allocation a fault brings in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fetch {
+    /// What the history of faults suggests.
+    Auto,
+    /// The extent touched, nothing ahead.
+    Lazy,
+    /// The extent touched and what follows, as far as the budget allows.
+    Aggressive,
+}
+
+/// Why a shard cannot go on. The program must be stopped: its data are intact in memory but cannot be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fatal {
+    /// A read from a store failed for good.
+    Read(Errno),
+    /// A slot held something else than what was written there.
+    Corrupt(Slot, StoreId),
+    /// Nothing can be written any more and RAM is full; so many pages are managed.
+    StoreFull(Option<Errno>),
+    /// A rule of this program was broken.
+    Internal(&'static str),
+}
+
+/// Whether a command is finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It is.
+    Done,
+    /// Call again after the next events.
+    Again,
+}
+
+/// A fault that waits for a frame.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Pending {
+    page: u64,
+    thread: u32,
+    write: u32,
+}
+
+// SAFETY: needed to keep the waiting list in zeroed mapped memory; all-zero bytes are a valid Pending.
+unsafe impl Zeroable for Pending {}
+
+/// One shard of a process.
+pub struct Shard<M: Machine> {
+    pub(crate) machine: M,
+    pub(crate) table: Table,
+    pub(crate) frames: Frames,
+    pub(crate) slots: Slots,
+    /// Faults that read, and faults that fill or rescue: separate histories.
+    pub(crate) streams: Streams,
+    pub(crate) touches: Streams,
+    pub(crate) ops: MapSlice<Op>,
+    pub(crate) tags: MapSlice<u32>,
+    pub(crate) tags_free: usize,
+    pub(crate) new: Fifo,
+    pub(crate) hot: Fifo,
+    pub(crate) cooling: Fifo,
+    pub(crate) dirty: Fifo,
+    pub(crate) clean: Fifo,
+    pub(crate) ahead: Fifo,
+    pub(crate) dirty_pages: u64,
+    pub(crate) count: [u64; 9],
+    pub(crate) hot_resident: u64,
+    pub(crate) used: u64,
+    pub(crate) limit: u64,
+    pub(crate) marks: Marks,
+    /// Pages evicted so far: the eviction clock.
+    pub(crate) evictions: u64,
+    pub(crate) victims: u64,
+    pending: MapSlice<Pending>,
+    pending_head: usize,
+    pub(crate) pending_len: usize,
+    pub(crate) reserved: u32,
+    pub(crate) store_full: Option<Errno>,
+    pub(crate) failures: u32,
+    pub(crate) fetch: Fetch,
+    /// No eviction: a fork is being prepared.
+    pub(crate) quiet: bool,
+    /// Pages may be shared with a child that lives or lived.
+    pub(crate) forked: bool,
+    pub(crate) unsharing: Option<(u32, Run)>,
+    pub(crate) unshared: Run,
+    pub(crate) fatal: Option<Fatal>,
+    pub(crate) counters: &'static Counters,
+}
+
+impl<M: Machine> Shard<M> {
+    /// A shard that manages nothing yet.
+    pub fn new(machine: M, config: Config, counters: &'static Counters) -> Result<Shard<M>, Errno> {
+        let frames = Frames::new(machine.huge_start(), machine.frames())?;
+        let entries = config.limit.clamp(1024, 1 << 28) as usize;
+        let tags = machine.io_limit() as usize;
+        let mut shard = Shard {
+            machine,
+            table: Table::new()?,
+            frames,
+            slots: Slots::new(config.slots)?,
+            streams: Streams::new(0),
+            touches: Streams::new(0),
+            ops: MapSlice::new(tags)?,
+            tags: MapSlice::new(tags)?,
+            tags_free: 0,
+            new: Fifo::new(entries * 2)?,
+            hot: Fifo::new(entries * 2)?,
+            cooling: Fifo::new(entries)?,
+            dirty: Fifo::new(entries)?,
+            clean: Fifo::new(entries)?,
+            ahead: Fifo::new(entries)?,
+            dirty_pages: 0,
+            count: [0; 9],
+            hot_resident: 0,
+            used: 0,
+            limit: 0,
+            marks: Marks::for_limit(config.limit),
+            evictions: 0,
+            victims: 0,
+            pending: MapSlice::new(PENDING)?,
+            pending_head: 0,
+            pending_len: 0,
+            reserved: 0,
+            store_full: None,
+            failures: 0,
+            fetch: config.fetch,
+            quiet: false,
+            forked: false,
+            unsharing: None,
+            unshared: Run { start: Page(0), pages: 0 },
+            fatal: None,
+            counters,
+        };
+        shard.reset_tags();
+        shard.set_limit(config.limit);
+        Ok(shard)
+    }
+
+    pub(crate) fn reset_tags(&mut self) {
+        let tags = self.tags.len();
+        for (index, tag) in self.tags.as_mut_slice().iter_mut().enumerate() {
+            *tag = (tags - 1 - index) as u32;
+        }
+        self.tags_free = tags;
+    }
+
+    /// Changes the number of pages that the shard may hold.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+        self.marks = Marks::for_limit(limit);
+        self.streams.set_window((self.marks.ahead / 2).min(4096) as u32);
+    }
+
+    /// Pages that it may hold.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Pages that it holds: resident ones, populated frames, metadata.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Pages in this state.
+    pub fn count(&self, state: State) -> u64 {
+        self.count.get(state as usize).copied().unwrap_or(0)
+    }
+
+    /// Slots of its own store that hold content.
+    pub fn slots_in_use(&self) -> u64 {
+        self.slots.in_use()
+    }
+
+    /// Faults that wait for a frame.
+    pub fn waiting(&self) -> usize {
+        self.pending_len
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The machine, to change it.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// What stopped the shard, if anything did.
+    pub fn fatal(&self) -> Option<Fatal> {
+        self.fatal
+    }
+
+    pub(crate) fn fail(&mut self, why: Fatal) {
+        if self.fatal.is_none() {
+            self.fatal = Some(why);
+        }
+    }
+
+    /// Whether the page is managed.
+    pub fn manages(&self, page: Page) -> bool {
+        self.table.word(page).state() != State::Unmanaged
+    }
+
+    /// Sets a page's word and keeps the counts.
+    pub(crate) fn put(&mut self, page: Page, old: Word, new: Word) {
+        if let Some(count) = self.count.get_mut(old.state() as usize) {
+            *count = count.wrapping_sub(1);
+        }
+        if let Some(count) = self.count.get_mut(new.state() as usize) {
+            *count = count.wrapping_add(1);
+        }
+        if old.state() == State::Resident && old.hot() {
+            self.hot_resident -= 1;
+        }
+        if new.state() == State::Resident && new.hot() {
+            self.hot_resident += 1;
+        }
+        self.table.set(page, new);
+    }
+
+    /// Takes one step of the transition table; a step that is not in it stops the shard.
+    pub(crate) fn step(&mut self, page: Page, step: Step) {
+        let old = self.table.word(page);
+        match old.step(step) {
+            Some(new) => self.put(page, old, new),
+            None => self.fail(Fatal::Internal("a page took a step that the state table does not have")),
+        }
+    }
+
+    /// Pages that can be had at once: room below the limit and free populated frames.
+    pub(crate) fn free_pages(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+            + self.frames.full_count()
+            + self.frames.huge_full_count() * BLOCK_PAGES as u64
+    }
+
+    /// Lets go of a slot of our own store.
+    pub(crate) fn free_slot(&mut self, slot: Option<(Slot, StoreId)>) {
+        if let Some((slot, StoreId::OWN)) = slot {
+            self.slots.free(slot);
+            self.store_full = None;
+        }
+    }
+
+    /// Takes `pages` consecutive small frames, within the limit: populated free ones, else fresh ones.
+    pub(crate) fn obtain(&mut self, pages: u32) -> Option<Frame> {
+        if let Some(frame) = self.frames.take_full(pages) {
+            return Some(frame);
+        }
+        if !self.make_room(pages as u64, false) {
+            return None;
+        }
+        let frame = self.frames.take_hole(pages)?;
+        self.used += pages as u64;
+        Some(frame)
+    }
+
+    /// Takes a huge frame, within the limit. The second value tells whether it is populated.
+    pub(crate) fn obtain_huge(&mut self) -> Option<(Frame, bool)> {
+        if let Some(frame) = self.frames.take_huge_full() {
+            self.fill_huge(frame);
+            return Some((frame, true));
+        }
+        if !self.make_room(BLOCK_PAGES as u64, true) {
+            return None;
+        }
+        let frame = self.frames.take_huge_hole()?;
+        self.used += BLOCK_PAGES as u64;
+        self.fill_huge(frame);
+        Some((frame, false))
+    }
+
+    fn fill_huge(&mut self, frame: Frame) {
+        if let Some(fill) = self.frames.huge_fill(frame) {
+            fill.live = BLOCK_PAGES;
+            fill.filled = BLOCK_PAGES;
+        }
+    }
+
+    /// Gives free populated frames, then clean cooling ones, back to the kernel until `pages` more fit the limit.
+    pub(crate) fn make_room(&mut self, pages: u64, spare_huge: bool) -> bool {
+        while self.used + pages > self.limit {
+            let missing = (self.used + pages - self.limit).min(BLOCK_PAGES as u64) as u32;
+            if !spare_huge || self.frames.full_count() == 0 {
+                if let Some(frame) = self.frames.take_huge_full() {
+                    self.machine.empty_frames(frame, BLOCK_PAGES);
+                    self.frames.put_huge_hole(frame);
+                    self.used -= BLOCK_PAGES as u64;
+                    continue;
+                }
+            }
+            if let Some((frame, pages)) = self.frames.take_any_full(missing) {
+                self.machine.empty_frames(frame, pages);
+                self.frames.put_hole(frame, pages);
+                self.used -= pages as u64;
+                continue;
+            }
+            if !self.retire_one() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Populated frames that are no longer needed become free.
+    pub(crate) fn free_frames(&mut self, frame: Frame, pages: u32) {
+        if !self.frames.is_huge(frame) {
+            self.frames.put_full(frame, pages);
+            return;
+        }
+        self.leave_huge(frame, pages, false);
+    }
+
+    /// Frames whose pages were moved to the program are holes now.
+    pub(crate) fn vacate_frames(&mut self, frame: Frame, pages: u32) {
+        if !self.frames.is_huge(frame) {
+            self.frames.put_hole(frame, pages);
+            return;
+        }
+        self.leave_huge(frame, pages, true);
+    }
+
+    fn leave_huge(&mut self, frame: Frame, pages: u32, moved: bool) {
+        let first = self.frames.huge_of(frame);
+        let Some(fill) = self.frames.huge_fill(first) else { return };
+        fill.live -= pages;
+        if moved {
+            fill.filled -= pages;
+        }
+        let (live, filled) = (fill.live, fill.filled);
+        if live > 0 {
+            return;
+        }
+        if filled == BLOCK_PAGES {
+            self.frames.put_huge_full(first);
+            return;
+        }
+        if filled > 0 || pages < BLOCK_PAGES {
+            // Also frees the page table that single moves left behind.
+            self.machine.empty_frames(first, BLOCK_PAGES);
+            self.used -= filled as u64;
+        }
+        self.frames.put_huge_hole(first);
+    }
+
+    /// Remembers a run of resident pages for eviction.
+    pub(crate) fn enqueue(&mut self, start: Page, pages: u32, hot: bool) {
+        let queue = if hot { &mut self.hot } else { &mut self.new };
+        if queue.is_full() {
+            // Only stale entries can fill a queue of twice as many places as there are pages: drop them.
+            self.compact(hot);
+            let queue = if hot { &mut self.hot } else { &mut self.new };
+            let _ = queue.push(start, pages);
+            return;
+        }
+        let _ = queue.push(start, pages);
+    }
+
+    fn compact(&mut self, hot: bool) {
+        let entries = if hot { self.hot.len() } else { self.new.len() };
+        for _ in 0..entries {
+            let Some((start, pages)) = (if hot { self.hot.pop() } else { self.new.pop() }) else { break };
+            let live = (0..pages).any(|index| {
+                let word = self.table.word(start.plus(index));
+                word.state() == State::Resident && word.hot() == hot
+            });
+            if live {
+                let queue = if hot { &mut self.hot } else { &mut self.new };
+                let _ = queue.push(start, pages);
+            }
+        }
+    }
+
+    /// Takes note of a fault that cannot be served now.
+    pub(crate) fn postpone(&mut self, page: Page, write: bool, thread: u32) {
+        if self.pending_len == PENDING {
+            // The thread faults again and finds the queue shorter.
+            self.machine.wake(Run { start: page, pages: 1 });
+            return;
+        }
+        let place = (self.pending_head + self.pending_len) % PENDING;
+        if let Some(entry) = self.pending.get_mut(place) {
+            *entry = Pending { page: page.0, thread, write: write as u32 };
+            self.pending_len += 1;
+        }
+    }
+
+    fn retry_pending(&mut self) {
+        for _ in 0..self.pending_len {
+            let Some(entry) = self.pending.get(self.pending_head).copied() else { return };
+            self.pending_head = (self.pending_head + 1) % PENDING;
+            self.pending_len -= 1;
+            let before = self.pending_len;
+            self.serve(Page(entry.page), entry.write != 0, entry.thread, true);
+            if self.pending_len > before {
+                // Still no frame: the rest would not find one either.
+                return;
+            }
+        }
+    }
+
+    /// Forgets the waiting faults (a fork's child has none).
+    pub(crate) fn clear_pending(&mut self) {
+        self.pending_len = 0;
+    }
+
+    /// Takes an event from the machine. A fault on a page that is not managed is not the shard's: returns false.
+    pub fn event(&mut self, event: Event) -> bool {
+        match event {
+            Event::Fault { page, write, thread } => {
+                if !self.manages(page) {
+                    return false;
+                }
+                self.counters.faults.add_alone(1);
+                self.serve(page, write, thread, false);
+            }
+            Event::Io { tag, result } => self.io_done(tag, result),
+            Event::Unmapped { run } => self.let_go(run, true),
+            Event::Remapped { from, to, pages } => self.remap(from, to, pages),
+        }
+        true
+    }
+
+    /// One turn of work: serves faults that waited, keeps frames free. Returns whether there is more to do at once.
+    pub fn work(&mut self) -> bool {
+        if self.pending_len > 0 {
+            self.retry_pending();
+        }
+        let more = !self.quiet && self.balance();
+        if self.pending_len > 0 && !more {
+            self.check_stuck();
+        }
+        self.counters.peak_resident.raise(self.used);
+        more && self.fatal.is_none()
+    }
+
+    /// A fault waits and nothing is under way that could free a frame: the store is full, or everything is pinned.
+    fn check_stuck(&mut self) {
+        let under_way = self.tags_free < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
+        if !under_way && self.free_pages() == 0 {
+            if let Some(errno) = self.store_full {
+                self.fail(Fatal::StoreFull(Some(errno)));
+            }
+        }
+    }
+
+    /// Counts the metadata of new blocks against the limit.
+    pub(crate) fn charge_blocks(&mut self, blocks: u64) {
+        self.used += blocks * META_PAGES;
+    }
+
+    /// Drops the metadata of a block without managed pages.
+    pub(crate) fn retire_block(&mut self, block: ream_page::Block) {
+        if self.table.retire(block) {
+            self.used = self.used.saturating_sub(META_PAGES);
+        }
+    }
+}

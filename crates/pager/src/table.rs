@@ -1,0 +1,287 @@
+//! The state of every managed page, by address: blocks of 512 words and hashes, found through a two-level table.
+
+use ream_page::{BLOCK_PAGES, Block, Page, Run, Word};
+use ream_sys::Errno;
+use ream_sys::memory::{MapSlice, Zeroable};
+
+/// Address bits of user space on the supported machines, in blocks.
+const LEVEL_BITS: u32 = 13;
+const LEVEL: usize = 1 << LEVEL_BITS;
+/// Blocks per allocation of metadata.
+const CHUNK: usize = 32;
+
+/// Everything known about the pages of one block.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Meta {
+    words: [u64; BLOCK_PAGES as usize],
+    hashes: [u64; BLOCK_PAGES as usize],
+    block: u64,
+    next_free: *mut Meta,
+    managed: u32,
+    resident: u32,
+    /// Pages brought back one by one since the block was last moved out whole.
+    rescued: u32,
+    flags: u32,
+}
+
+const HUGE: u32 = 1;
+const IN_USE: u32 = 2;
+const HELD: u32 = 4;
+
+// SAFETY: needed to keep metadata in zeroed mapped memory; all-zero bytes are a valid Meta (no pages managed, null link).
+unsafe impl Zeroable for Meta {}
+
+impl Meta {
+    /// Number of Resident pages.
+    pub fn resident(&self) -> u32 {
+        self.resident
+    }
+    /// Whether the block is thought to be mapped by a large page.
+    pub fn huge(&self) -> bool {
+        self.flags & HUGE != 0
+    }
+    /// Says whether the block is mapped by a large page.
+    pub fn set_huge(&mut self, on: bool) {
+        self.flags = if on { self.flags | HUGE } else { self.flags & !HUGE };
+    }
+    /// Whether some page of the block must not be moved out for now.
+    pub fn held(&self) -> bool {
+        self.flags & HELD != 0
+    }
+    /// Says whether the block's pages must stay.
+    pub fn set_held(&mut self, on: bool) {
+        self.flags = if on { self.flags | HELD } else { self.flags & !HELD };
+    }
+    /// Pages brought back one by one since the block was moved out whole.
+    pub fn rescued(&mut self) -> &mut u32 {
+        &mut self.rescued
+    }
+}
+
+/// The table of blocks. Owned by the pager thread; a forked child inherits a copy.
+pub struct Table {
+    top: MapSlice<usize>,
+    free: *mut Meta,
+    blocks: u64,
+    first_chunk: *mut Chunk,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Chunk {
+    next: *mut Chunk,
+    metas: [Meta; CHUNK],
+}
+
+// SAFETY: as for Meta.
+unsafe impl Zeroable for Chunk {}
+
+// SAFETY: needed to hand the table to the pager's thread at its start; the pointers lead to memory that the table alone
+// owns and never frees.
+unsafe impl Send for Table {}
+
+impl Table {
+    /// An empty table.
+    pub fn new() -> Result<Table, Errno> {
+        Ok(Table {
+            top: MapSlice::new(LEVEL)?,
+            free: core::ptr::null_mut(),
+            blocks: 0,
+            first_chunk: core::ptr::null_mut(),
+        })
+    }
+
+    /// Blocks with metadata.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn find(&self, block: Block) -> *mut Meta {
+        let high = (block.0 >> LEVEL_BITS) as usize;
+        let low = (block.0 & (LEVEL as u64 - 1)) as usize;
+        match self.top.get(high) {
+            Some(&leaf) if leaf != 0 => {
+                // SAFETY: a non-zero entry is the address of a leaf of LEVEL pointers that is never freed; low < LEVEL.
+                unsafe { *(leaf as *const *mut Meta).add(low) }
+            }
+            _ => core::ptr::null_mut(),
+        }
+    }
+
+    /// The block's metadata, if any of its pages is managed.
+    pub fn meta(&self, block: Block) -> Option<&Meta> {
+        // SAFETY: entries are null or point to a Meta in a chunk that is never freed; `&self` forbids writers.
+        unsafe { self.find(block).as_ref() }
+    }
+
+    /// The same, to change it.
+    pub fn meta_mut(&mut self, block: Block) -> Option<&mut Meta> {
+        // SAFETY: as in `meta`; `&mut self` makes the access exclusive.
+        unsafe { self.find(block).as_mut() }
+    }
+
+    fn meta_or_new(&mut self, block: Block) -> Result<&mut Meta, Errno> {
+        if self.find(block).is_null() {
+            let high = (block.0 >> LEVEL_BITS) as usize;
+            let low = (block.0 & (LEVEL as u64 - 1)) as usize;
+            if self.free.is_null() {
+                self.grow()?;
+            }
+            let leaf = self.top.get_mut(high).ok_or(Errno(22))?;
+            if *leaf == 0 {
+                *leaf = MapSlice::<usize>::new(LEVEL)?.leak().as_mut_ptr() as usize;
+            }
+            let meta = self.free;
+            // SAFETY: `grow` left a valid, unused Meta at the head of the free list; the leaf holds LEVEL pointers and
+            // low < LEVEL; `&mut self` makes both accesses exclusive.
+            unsafe {
+                self.free = (*meta).next_free;
+                (*meta).next_free = core::ptr::null_mut();
+                (*meta).block = block.0;
+                (*meta).flags = IN_USE;
+                *(*leaf as *mut *mut Meta).add(low) = meta;
+            }
+            self.blocks += 1;
+        }
+        self.meta_mut(block).ok_or(Errno(12))
+    }
+
+    fn grow(&mut self) -> Result<(), Errno> {
+        let chunk: *mut Chunk = MapSlice::<Chunk>::new(1)?.leak().as_mut_ptr();
+        // SAFETY: the chunk was just mapped, is zeroed, large enough, never freed, and known to nobody else.
+        unsafe {
+            (*chunk).next = self.first_chunk;
+            self.first_chunk = chunk;
+            for index in (0..CHUNK).rev() {
+                let meta: *mut Meta = &raw mut (*chunk).metas[index];
+                (*meta).next_free = self.free;
+                self.free = meta;
+            }
+        }
+        Ok(())
+    }
+
+    /// The page's word; the zero word (Unmanaged) where nothing is known.
+    pub fn word(&self, page: Page) -> Word {
+        match self.meta(page.block()) {
+            Some(meta) => Word(meta.words.get(page.in_block()).copied().unwrap_or(0)),
+            None => Word(0),
+        }
+    }
+
+    /// Sets the word of a page in a block that has metadata, and keeps the counts.
+    pub fn set(&mut self, page: Page, word: Word) {
+        use ream_page::State;
+        let Some(meta) = self.meta_mut(page.block()) else { return };
+        let Some(place) = meta.words.get_mut(page.in_block()) else { return };
+        let old = Word(*place);
+        *place = word.0;
+        let was = (old.state() != State::Unmanaged, old.state() == State::Resident);
+        let is = (word.state() != State::Unmanaged, word.state() == State::Resident);
+        meta.managed = meta.managed + is.0 as u32 - was.0 as u32;
+        meta.resident = meta.resident + is.1 as u32 - was.1 as u32;
+    }
+
+    /// The hash of the content that the page's slot holds.
+    pub fn hash(&self, page: Page) -> u64 {
+        self.meta(page.block()).and_then(|meta| meta.hashes.get(page.in_block()).copied()).unwrap_or(0)
+    }
+
+    /// Sets the hash.
+    pub fn set_hash(&mut self, page: Page, hash: u64) {
+        if let Some(place) = self.meta_mut(page.block()).and_then(|meta| meta.hashes.get_mut(page.in_block())) {
+            *place = hash;
+        }
+    }
+
+    /// Makes sure that metadata exists for every block of the run. Returns how many blocks are new.
+    pub fn prepare(&mut self, run: Run) -> Result<u64, Errno> {
+        let before = self.blocks;
+        for (block, _) in blocks(run) {
+            self.meta_or_new(block)?;
+        }
+        Ok(self.blocks - before)
+    }
+
+    /// Drops the metadata of a block none of whose pages is managed. Returns whether it did.
+    pub fn retire(&mut self, block: Block) -> bool {
+        let meta = self.find(block);
+        if meta.is_null() {
+            return false;
+        }
+        // SAFETY: `meta` is a live entry of the table and `&mut self` makes the access exclusive; the leaf exists
+        // because the entry was found through it.
+        unsafe {
+            if (*meta).managed != 0 {
+                return false;
+            }
+            let high = (block.0 >> LEVEL_BITS) as usize;
+            let low = (block.0 & (LEVEL as u64 - 1)) as usize;
+            if let Some(leaf) = self.top.get(high) {
+                *(*leaf as *mut *mut Meta).add(low) = core::ptr::null_mut();
+            }
+            core::ptr::write_bytes(meta, 0, 1);
+            (*meta).next_free = self.free;
+            self.free = meta;
+        }
+        self.blocks -= 1;
+        true
+    }
+}
+
+impl Table {
+    /// Calls `visit` with the words of every block that has metadata; the visitor must keep each page's state.
+    pub fn each_words_mut(&mut self, mut visit: impl FnMut(&mut [u64; BLOCK_PAGES as usize])) {
+        let mut chunk = self.first_chunk;
+        while !chunk.is_null() {
+            // SAFETY: chunks are linked by `grow`, valid and never freed; `&mut self` makes the access exclusive.
+            let (metas, next) = unsafe { (&mut (*chunk).metas, (*chunk).next) };
+            for meta in metas.iter_mut().filter(|meta| meta.flags & IN_USE != 0) {
+                visit(&mut meta.words);
+            }
+            chunk = next;
+        }
+    }
+}
+
+/// The blocks that a run touches, each with the part of the run inside it.
+pub fn blocks(run: Run) -> impl Iterator<Item = (Block, Run)> {
+    let first = run.start.block().0;
+    let last = if run.pages == 0 { first } else { Page(run.end().0 - 1).block().0 + 1 };
+    (first..last).map(move |number| (Block(number), Block(number).run().and(run)))
+}
+
+/// The pages of a run.
+pub fn pages(run: Run) -> impl Iterator<Item = Page> {
+    (run.start.0..run.start.0 + run.pages).map(Page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ream_page::{State, Step};
+
+    #[test]
+    fn counts_follow_the_words() {
+        let mut table = Table::new().unwrap();
+        let run = Run { start: Page(510), pages: 4 };
+        assert_eq!(table.prepare(run).unwrap(), 2);
+        assert_eq!(table.prepare(run).unwrap(), 0);
+        for page in pages(run) {
+            table.set(page, Word(0).step(Step::Found).unwrap());
+        }
+        assert_eq!(table.meta(Block(0)).unwrap().resident(), 2);
+        assert_eq!(table.word(Page(513)).state(), State::Resident);
+        assert_eq!(table.word(Page(514)).state(), State::Unmanaged);
+        assert!(!table.retire(Block(0)));
+        for page in pages(run) {
+            table.set(page, Word(0));
+        }
+        assert!(table.retire(Block(0)) && table.retire(Block(1)));
+        assert_eq!(table.blocks(), 0);
+        let mut seen = 0;
+        table.each_words_mut(|_| seen += 1);
+        assert_eq!(seen, 0);
+    }
+}
