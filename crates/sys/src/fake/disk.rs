@@ -1,0 +1,112 @@
+//! The fake's stores: slots with their contents, a capacity, bad slots, and the operations in flight on them.
+
+use super::memory::Content;
+use ream_page::{Page, Run};
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+
+pub(super) const EIO: u16 = 5;
+pub(super) const ENOSPC: u16 = 28;
+
+/// One store file. Forked processes share it.
+#[derive(Default, Debug)]
+pub(super) struct Disk {
+    /// Written slots.
+    pub slots: BTreeMap<u32, Content>,
+    /// Slots with space behind them.
+    allocated: BTreeSet<u32>,
+    /// Slots below this have been reserved at some time.
+    pub reserved: u32,
+    /// Slots that there is space for.
+    pub capacity: u32,
+    /// Slots that answer EIO.
+    pub bad: BTreeSet<u32>,
+}
+
+impl Disk {
+    pub fn new(capacity: u32) -> Disk {
+        Disk { capacity, ..Disk::default() }
+    }
+
+    /// Claims space for one slot; false when the disk is full.
+    pub fn claim(&mut self, slot: u32) -> bool {
+        if self.allocated.contains(&slot) {
+            return true;
+        }
+        if self.allocated.len() as u32 >= self.capacity {
+            return false;
+        }
+        self.allocated.insert(slot)
+    }
+
+    /// Claims space for slots `0 .. slots`; what was claimed stays claimed when it fails, as fallocate leaves it.
+    pub fn reserve(&mut self, slots: u32) -> bool {
+        if !(self.reserved..slots).all(|slot| self.claim(slot)) {
+            return false;
+        }
+        self.reserved = self.reserved.max(slots);
+        true
+    }
+
+    pub fn punch(&mut self, slot: u32) {
+        self.slots.remove(&slot);
+        self.allocated.remove(&slot);
+    }
+
+    /// Slots that take space.
+    pub fn used(&self) -> u32 {
+        self.allocated.len() as u32
+    }
+}
+
+/// What an operation in flight does.
+#[derive(Debug)]
+pub(super) enum Work {
+    Read {
+        store: u8,
+        slot: u32,
+        frame: u32,
+    },
+    Write {
+        slot: u32,
+        frames: Vec<u32>,
+    },
+    /// The helper's MADV_POPULATE_WRITE, at this page.
+    Unshare {
+        run: Run,
+        next: Page,
+    },
+}
+
+/// How it will end, decided when it starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Whole,
+    /// After so many bytes.
+    Short(u32),
+    Error(u16),
+}
+
+/// An operation in flight.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub tag: u32,
+    pub work: Work,
+    pub outcome: Outcome,
+    /// Handed to the device by a poll; before that it cannot end.
+    pub submitted: bool,
+    /// When it ends, on the fake clock.
+    pub finish_us: u64,
+    /// Pages already transferred.
+    pub moved: Vec<bool>,
+}
+
+impl Op {
+    /// The slots it writes.
+    pub fn written_slots(&self) -> Option<(u32, u32)> {
+        match &self.work {
+            Work::Write { slot, frames } => Some((*slot, slot + frames.len() as u32)),
+            _ => None,
+        }
+    }
+}
