@@ -1,6 +1,6 @@
 //! The table: every option and command of `ream`, once.
 
-use crate::value::{Engine, Fetch, Io, Level};
+use crate::value::{ENGINES, FETCHES, IO};
 
 /// What values an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,7 +214,7 @@ pub const OPTIONS: &[Spec] = &[
         value: "LEVEL[:FILE]",
         default: "warn",
         help: "what to report while running, and where",
-        long: "What Ream reports while the program runs: off, error, warn, info or debug. Written to standard error, or \
+        long: "What Ream reports while the program runs: error, warn, info or debug. Written to standard error, or \
                appended to FILE.",
         variable: "REAM_LOG",
         in_file: true,
@@ -222,7 +222,7 @@ pub const OPTIONS: &[Spec] = &[
     },
     Spec {
         name: "engine",
-        kind: Kind::Choice(Engine::WORDS),
+        kind: Kind::Choice(ENGINES),
         value: "ENGINE",
         default: "auto",
         help: "how pages come and go",
@@ -236,7 +236,7 @@ pub const OPTIONS: &[Spec] = &[
     },
     Spec {
         name: "io",
-        kind: Kind::Choice(Io::WORDS),
+        kind: Kind::Choice(IO),
         value: "METHOD",
         default: "auto",
         help: "how the store is read and written",
@@ -247,7 +247,7 @@ pub const OPTIONS: &[Spec] = &[
     },
     Spec {
         name: "fetch",
-        kind: Kind::Choice(Fetch::WORDS),
+        kind: Kind::Choice(FETCHES),
         value: "AMOUNT",
         default: "auto",
         help: "how much to bring in at a touch",
@@ -312,8 +312,6 @@ pub const OPTIONS: &[Spec] = &[
     },
 ];
 
-const _: () = assert!(Level::WORDS.len() == 5, "the long help of --log lists the levels");
-
 /// The option with this name that `command` takes (`""`: before any command).
 pub fn find(command: &str, name: &str) -> Option<&'static Spec> {
     options_of(command).find(|spec| spec.name == name)
@@ -333,7 +331,7 @@ pub fn command(name: &str) -> Option<&'static Command> {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::{Processors, parse_memory, parse_size};
+    use crate::{LEVELS, Processors, parse_memory, parse_size};
     use std::collections::BTreeSet;
 
     #[test]
@@ -379,7 +377,7 @@ mod tests {
                 Kind::Memory => assert!(parse_memory(spec.default).is_ok()),
                 Kind::Size => assert!(parse_size(spec.default).is_ok()),
                 Kind::Choice(words) => assert!(words.contains(&spec.default)),
-                Kind::Log => assert!(Level::parse(spec.default).is_some()),
+                Kind::Log => assert!(LEVELS.contains(&spec.default)),
                 Kind::Processors => assert!(Processors::parse(spec.default).is_ok()),
                 other => panic!("{}: a default for {other:?}", spec.name),
             }

@@ -1,86 +1,16 @@
-//! The values that options choose between, and amounts of memory.
+//! The words that options choose between, and amounts of memory.
 
 use crate::size::{SizeError, parse_decimal, parse_size};
 use core::fmt;
 
-/// Declares an enum whose variants are words of an option's value.
-macro_rules! words {
-    ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum $name { $($(#[$what])* $variant,)* }
-
-        impl $name {
-            /// The words, in the order of the variants.
-            pub const WORDS: &'static [&'static str] = &[$($word),*];
-            /// The value that a word stands for.
-            pub fn parse(text: &str) -> Option<$name> {
-                match text {
-                    $($word => Some($name::$variant),)*
-                    _ => None,
-                }
-            }
-            /// The word for the value.
-            pub const fn word(self) -> &'static str {
-                match self { $($name::$variant => $word,)* }
-            }
-        }
-    };
-}
-
-words! {
-    /// How pages come and go.
-    Engine {
-        /// The best that the kernel allows.
-        Auto = "auto",
-        /// Full userfaultfd, frames moved.
-        Move = "move",
-        /// Full userfaultfd, pages write-protected, copied and dropped.
-        Copy = "copy",
-        /// User-mode-only userfaultfd: blocks from the threshold only.
-        UserMode = "usermode",
-    }
-}
-
-words! {
-    /// How the store is read and written.
-    Io {
-        /// io_uring where it is allowed.
-        Auto = "auto",
-        /// io_uring.
-        Uring = "uring",
-        /// A few threads with preadv2 and pwritev2.
-        Threads = "threads",
-    }
-}
-
-words! {
-    /// How much is brought in at a touch.
-    Fetch {
-        /// What the access pattern suggests.
-        Auto = "auto",
-        /// The extent touched, no more.
-        Lazy = "lazy",
-        /// The rest of the allocation too, as far as the budget allows.
-        Aggressive = "aggressive",
-    }
-}
-
-words! {
-    /// What is reported while the program runs.
-    Level {
-        /// Nothing, not even that the program must stop.
-        Off = "off",
-        /// Why the program had to be stopped.
-        Error = "error",
-        /// What works less well than it could.
-        Warn = "warn",
-        /// What was chosen, and when paging begins.
-        Info = "info",
-        /// What helps to find errors in Ream.
-        Debug = "debug",
-    }
-}
+/// The engines; the place of a word is the number stored in a session.
+pub const ENGINES: &[&str] = &["auto", "move", "copy", "usermode"];
+/// Ways of reading and writing the store; the place of a word is the number stored in a session.
+pub const IO: &[&str] = &["auto", "uring", "threads"];
+/// How much is brought in at a touch; the place of a word is the number stored in a session.
+pub const FETCHES: &[&str] = &["auto", "lazy", "aggressive"];
+/// Levels of messages; the place of a word is the number stored in a session.
+pub const LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 
 /// An amount of memory as given to `--memory`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,16 +96,5 @@ mod tests {
         assert_eq!(Memory::Percent(100_000).of(u64::MAX), Some(u64::MAX));
         assert_eq!(Memory::Bytes(7).of(1), Some(7));
         assert_eq!(Memory::Auto.of(1), None);
-    }
-
-    #[test]
-    fn words_read_back() {
-        for word in Engine::WORDS {
-            assert_eq!(Engine::parse(word).unwrap().word(), *word);
-        }
-        for word in Level::WORDS {
-            assert_eq!(Level::parse(word).unwrap().word(), *word);
-        }
-        assert_eq!(Engine::parse("MOVE"), None);
     }
 }

@@ -9,12 +9,14 @@ mod counters;
 mod ledger;
 mod process;
 mod session;
+mod summary;
 
 pub use config::{Config, CpuMask, Engine, Fetch, Io, Pages, Summary, Text};
 pub use counters::{Counter, Counters};
 pub use ledger::Ledger;
 pub use process::{Identity, LEASES, Lifecycle, Process};
 pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
+pub use summary::Report;
 
 /// Pages of 4096 bytes that hold `bytes`, rounded down: a budget is never overdrawn by rounding.
 pub const fn whole_pages(bytes: u64) -> u64 {
