@@ -1,0 +1,221 @@
+//! The session agent: a detached process that keeps a session's memory reachable, gives back what killed processes
+//! held, and writes the summary when no process of the session could.
+
+use crate::os;
+use ream_stats::{Config, Identity, Report, Session, Summary};
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// The name under which the command is the agent.
+pub const NAME: &str = "ream-agent";
+/// The agent's descriptor of the session's memory.
+pub const MEMORY: RawFd = 3;
+/// The agent's descriptor of the pipe to its launcher.
+const REPORT: RawFd = 4;
+/// How long a session without processes may still be joined by a program that is just starting, in milliseconds.
+const LINGER_MS: u64 = 1000;
+
+/// Makes a session of freshly mapped shared memory.
+#[allow(unsafe_code)]
+pub fn create(mapping: *mut u8, nonce: u64, config: &Config) -> &'static Session {
+    // SAFETY: the caller has just mapped `Session::BYTES` zeros of a new file, which nobody else knows yet and which
+    // is never unmapped; mappings are aligned to pages.
+    unsafe { Session::create(mapping, nonce, config, os::now_ms()) }
+}
+
+/// When a process began, in clock ticks since boot; `None` when there is none.
+pub fn start_of(pid: u32) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let after = text.iter().rposition(|b| *b == b')')? + 1;
+    std::str::from_utf8(&text[after..]).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Starts the agent for a session and returns its process number once it is watching.
+pub fn start(memory: &OwnedFd, nonce: u64) -> io::Result<u32> {
+    let (from_agent, to_launcher) = os::pipe()?;
+    let name = CString::new(NAME)?;
+    let nonce = CString::new(format!("{nonce:016x}"))?;
+    os::start_detached(c"/proc/self/exe", &[&name, &nonce], memory, &to_launcher)?;
+    drop(to_launcher);
+    let mut answer = Vec::new();
+    File::from(from_agent).read_to_end(&mut answer)?;
+    // Eight bytes: zero and the process number. Four: the errno of a failed exec.
+    let number =
+        |at: usize| answer.get(at..at + 4).map(|four| u32::from_ne_bytes([four[0], four[1], four[2], four[3]]));
+    match (number(0), number(4)) {
+        (Some(0), Some(pid)) => Ok(pid),
+        (Some(error), _) => Err(io::Error::from_raw_os_error(error as i32)),
+        _ => Err(io::Error::other("ended before it was ready")),
+    }
+}
+
+/// The agent's life. Returns its exit status.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
+    os::set_name(c"ream-agent");
+    os::ignore_signals_of_groups();
+    os::raise_descriptor_limit();
+    let nonce = arguments.next().and_then(|text| u64::from_str_radix(text.to_str()?, 16).ok());
+    let (Some(nonce), Ok(memory), Ok(report)) = (nonce, os::inherited(MEMORY), os::inherited(REPORT)) else {
+        return crate::failure::OWN;
+    };
+    let mut report = File::from(report);
+    match prepare(&memory, nonce) {
+        Ok(watch) => {
+            let pid = std::process::id();
+            watch.session.set_agent(pid);
+            let answer = [0u32.to_ne_bytes(), pid.to_ne_bytes()].concat();
+            if report.write_all(&answer).is_err() {
+                return crate::failure::OWN;
+            }
+            drop(report);
+            watch.watch();
+            0
+        }
+        Err(error) => {
+            let _ = report.write_all(&error.raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes());
+            crate::failure::OWN
+        }
+    }
+}
+
+/// A session and the processes being watched.
+struct Watch {
+    session: &'static Session,
+    bell: File,
+    /// By number and start time; without a descriptor where the kernel gave none: those are looked at now and then.
+    processes: HashMap<(u32, u64), Option<OwnedFd>>,
+}
+
+fn prepare(memory: &OwnedFd, nonce: u64) -> io::Result<Watch> {
+    let mapping = os::map_shared(memory, Session::BYTES)?;
+    let bytes = usize::try_from(File::from(memory.try_clone()?).metadata()?.len()).unwrap_or(0);
+    #[allow(unsafe_code)]
+    // SAFETY: mapped above, shared, writable and for good; it was made by `create`, and is used through this crate.
+    let session = unsafe { Session::open(mapping, bytes, nonce) }.map_err(|_| io::Error::other("not the session"))?;
+    let bell = File::from(os::event_counter()?);
+    let counter = bell.try_clone()?;
+    std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+        let word = session.bell();
+        let mut seen = word.load(std::sync::atomic::Ordering::SeqCst);
+        loop {
+            os::wait_while(word, seen);
+            seen = word.load(std::sync::atomic::Ordering::SeqCst);
+            // Full means that it is readable anyway.
+            let _ = (&counter).write(&1u64.to_ne_bytes());
+        }
+    })?;
+    let mut watch = Watch { session, bell, processes: HashMap::new() };
+    if let Some(root) = session.root() {
+        // It waits for our answer, so it lives, unless it was killed.
+        watch.add(root);
+    }
+    Ok(watch)
+}
+
+impl Watch {
+    fn add(&mut self, who: Identity) {
+        if let Some(process) = find(who) {
+            self.processes.insert((who.pid, who.start), process);
+        }
+    }
+
+    /// Looks after the session until no process of it is left.
+    fn watch(mut self) {
+        if self.session.config().summary() != Summary::Text {
+            close_standard_error();
+        }
+        let mut empty_since = None;
+        loop {
+            let mut drained = [0; 8];
+            // Read before looking, so that what happens from now on rings again. Empty is fine.
+            let _ = (&self.bell).read(&mut drained);
+            self.look();
+            let others = self.session.others(None);
+            let timeout = if self.processes.is_empty() && others == 0 {
+                self.summarise();
+                let since = *empty_since.get_or_insert_with(os::now_ms);
+                let left = (since + LINGER_MS).saturating_sub(os::now_ms());
+                if left == 0 {
+                    return;
+                }
+                Some(left as u32)
+            } else {
+                empty_since = None;
+                // Entries without a process behind them, such as that of a child before its first instruction, and
+                // processes without a descriptor are looked at again; all others wake us when they end.
+                let watched = self.processes.values().flatten().count();
+                (watched < self.processes.len().max(others)).then_some(LINGER_MS as u32)
+            };
+            let processes = self.processes.values().flatten().map(AsRawFd::as_raw_fd);
+            os::wait_readable(processes.chain([self.bell.as_raw_fd()]), timeout);
+        }
+    }
+
+    /// Clears what ended processes held, and learns of new ones.
+    fn look(&mut self) {
+        self.processes.retain(|(pid, start), process| match process {
+            Some(process) => !os::has_ended(process),
+            None => find(Identity { pid: *pid, start: *start }).is_some(),
+        });
+        let processes = &self.processes;
+        self.session.sweep(std::process::id(), os::now_ms(), |who| {
+            processes.contains_key(&(who.pid, who.start)) || find(who).is_some()
+        });
+        self.session.audit();
+        let known = |who: &Identity| self.processes.contains_key(&(who.pid, who.start));
+        let live = self.session.used().iter().filter_map(|process| process.identity());
+        let new: Vec<_> = live.filter(|who| !known(who)).collect();
+        for who in new {
+            self.add(who);
+        }
+    }
+
+    /// Writes the summary unless a process of the session has, and lets go of standard error, for whose end somebody
+    /// may be waiting.
+    fn summarise(&self) {
+        if self.session.claim_summary() {
+            let report = Report::of(self.session, os::now_ms());
+            let mut text = String::new();
+            let config = self.session.config();
+            // Writing to a string cannot fail, and who is left to be told that a file could not be written?
+            let _ = match config.summary() {
+                Summary::Off => Ok(()),
+                Summary::Text => report
+                    .write_text(&mut text)
+                    .map_err(io::Error::other)
+                    .and_then(|()| io::stderr().write_all(text.as_bytes())),
+                Summary::Json => report
+                    .write_json(&mut text)
+                    .map_err(io::Error::other)
+                    .and_then(|()| std::fs::write(OsStr::from_bytes(config.summary_path.as_bytes()), &text)),
+            };
+        }
+        close_standard_error();
+    }
+}
+
+/// Whether a process lives: then a descriptor of it, or `Some(None)` where it lives but the kernel gives none.
+fn find(who: Identity) -> Option<Option<OwnedFd>> {
+    let process = match os::open_process(who.pid) {
+        Ok(process) => Some(process),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return None,
+        Err(_) => None,
+    };
+    // Asked after the descriptor was opened, so that both mean the same process.
+    let same = match start_of(who.pid) {
+        Some(start) => who.start == 0 || who.start == start,
+        None => false,
+    };
+    (same && !process.as_ref().is_some_and(os::has_ended)).then_some(process)
+}
+
+fn close_standard_error() {
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        os::replace_standard_error(&null);
+    }
+}

@@ -1,0 +1,250 @@
+//! How much memory there is: RAM, what of it is available, and what the cgroups of this process allow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A cgroup's limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CgroupLimit {
+    /// Bytes.
+    pub bytes: u64,
+    /// The file that says so.
+    pub file: PathBuf,
+}
+
+/// The memory of the machine, in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// All RAM.
+    pub total: u64,
+    /// What programs could take now without swapping.
+    pub available: u64,
+    /// All swap space.
+    pub swap_total: u64,
+    /// The tightest limit of the cgroups of this process; `None` when they set none.
+    pub cgroup: Option<CgroupLimit>,
+}
+
+/// What is left to everything else in a cgroup with a limit, in bytes.
+pub const CGROUP_MARGIN: u64 = 64 << 20;
+
+impl Machine {
+    /// Looks at the machine.
+    ///
+    /// # Errors
+    /// What could not be read, in words.
+    pub fn look() -> Result<Machine, String> {
+        Machine::under(Path::new("/"))
+    }
+
+    /// The same, with another directory in the place of the root.
+    fn under(root: &Path) -> Result<Machine, String> {
+        let path = root.join("proc/meminfo");
+        let text = fs::read_to_string(&path)
+            .map_err(|error| format!("/proc/meminfo: {}; is /proc mounted?", crate::failure::reason(&error)))?;
+        let field = |name: &str| meminfo(&text, name);
+        let total = field("MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
+        Ok(Machine {
+            total,
+            available: field("MemAvailable").or(field("MemFree")).unwrap_or(total),
+            swap_total: field("SwapTotal").unwrap_or(0),
+            cgroup: cgroup_limit(root),
+        })
+    }
+
+    /// The smaller of the RAM and the cgroup's limit.
+    pub fn most(&self) -> u64 {
+        self.cgroup.as_ref().map_or(self.total, |limit| limit.bytes.min(self.total))
+    }
+    /// 90 % of the smaller of the cgroup's limit and the RAM that is available.
+    pub fn automatic(&self) -> u64 {
+        let least = self.cgroup.as_ref().map_or(self.available, |limit| limit.bytes.min(self.available));
+        (u128::from(least) * 9 / 10) as u64
+    }
+    /// The largest budget that the cgroup allows; `None` without a limit.
+    pub fn cap(&self) -> Option<u64> {
+        self.cgroup.as_ref().map(|limit| limit.bytes.saturating_sub(CGROUP_MARGIN))
+    }
+}
+
+fn meminfo(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The tightest limit along the paths of this process's memory cgroups.
+fn cgroup_limit(root: &Path) -> Option<CgroupLimit> {
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let mut limits = Vec::new();
+    for line in mounts.lines() {
+        let Some(mount) = Mount::parse(line) else { continue };
+        let (files, group): (&[&str], _) = match mount.kind {
+            "cgroup2" => (&["memory.max", "memory.high"], groups.lines().find_map(|line| line.strip_prefix("0::"))),
+            "cgroup" if mount.options.split(',').any(|option| option == "memory") => (
+                &["memory.limit_in_bytes"],
+                groups.lines().find_map(|line| {
+                    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+                    controllers.split(',').any(|controller| controller == "memory").then_some(path)
+                }),
+            ),
+            _ => continue,
+        };
+        let Some(group) = group else { continue };
+        // In a container the mount shows a part of the tree, beginning at `mount.root`.
+        let below = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
+        let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
+        let mut directory = top.join(below.strip_prefix("/").unwrap_or(below));
+        loop {
+            for name in files {
+                let file = directory.join(name);
+                let Ok(text) = fs::read_to_string(&file) else { continue };
+                // "max", and v1's rounded-down 2^63, mean none.
+                if let Some(bytes) = text.trim().parse::<u64>().ok().filter(|bytes| *bytes < 1 << 62) {
+                    limits.push(CgroupLimit { bytes, file });
+                }
+            }
+            if directory == top || !directory.pop() {
+                break;
+            }
+        }
+    }
+    limits.into_iter().min_by_key(|limit| limit.bytes)
+}
+
+/// A line of mountinfo.
+struct Mount<'a> {
+    root: PathBuf,
+    point: PathBuf,
+    kind: &'a str,
+    options: &'a str,
+}
+
+impl Mount<'_> {
+    fn parse(line: &str) -> Option<Mount<'_>> {
+        let (place, what) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let mut what = what.split(' ');
+        Some(Mount {
+            root: unescape(place.next()?),
+            point: unescape(place.next()?),
+            kind: what.next()?,
+            options: what.nth(1)?,
+        })
+    }
+}
+
+/// Paths in mountinfo write blanks and the like as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => bytes.push(*first),
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMINFO: &str =
+        "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    800 kB\nSwapTotal: 7 kB\n";
+
+    /// A directory that looks like a root, removed when dropped.
+    struct Root(PathBuf);
+
+    impl Root {
+        fn new(name: &str, mounts: &str, groups: &str, files: &[(&str, &str)]) -> Root {
+            let root = std::env::temp_dir().join(format!("ream-machine-{name}-{}", std::process::id()));
+            let write = |path: &str, text: &str| {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            };
+            write("proc/meminfo", MEMINFO);
+            write("proc/self/mountinfo", mounts);
+            write("proc/self/cgroup", groups);
+            for (path, text) in files {
+                write(path, text);
+            }
+            Root(root)
+        }
+        fn limit(&self) -> Option<u64> {
+            Machine::under(&self.0).unwrap().cgroup.map(|limit| limit.bytes)
+        }
+    }
+
+    impl Drop for Root {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const V2: &str = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    const V1: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      36 31 0:33 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n";
+
+    #[test]
+    fn version_two_takes_the_tightest_ancestor() {
+        let root = Root::new(
+            "v2",
+            V2,
+            "0::/a/b\n",
+            &[
+                ("sys/fs/cgroup/a/memory.max", "5000000\n"),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+                ("sys/fs/cgroup/a/b/memory.high", "7000000\n"),
+            ],
+        );
+        assert_eq!(root.limit(), Some(5_000_000));
+    }
+
+    #[test]
+    fn version_one_knows_its_own_infinity() {
+        let file = "sys/fs/cgroup/memory/x/memory.limit_in_bytes";
+        let groups = "5:devices:/y\n4:cpu,memory:/x\n0::/\n";
+        assert_eq!(Root::new("v1a", V1, groups, &[(file, "9223372036854771712\n")]).limit(), None);
+        assert_eq!(Root::new("v1b", V1, groups, &[(file, "4096000\n")]).limit(), Some(4_096_000));
+    }
+
+    #[test]
+    fn in_a_container_the_mount_is_a_part_of_the_tree() {
+        let mounts = "35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let files = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "123456789\n")];
+        assert_eq!(Root::new("c1", mounts, "4:memory:/docker/abc\n", &files).limit(), Some(123_456_789));
+        // The group lies outside of what is mounted: what the mount shows is all that can be known.
+        assert_eq!(Root::new("c2", mounts, "4:memory:/other\n", &files).limit(), Some(123_456_789));
+        assert_eq!(Root::new("c3", "", "4:memory:/docker/abc\n", &files).limit(), None);
+    }
+
+    #[test]
+    fn amounts() {
+        let root = Root::new("m", V2, "0::/\n", &[]);
+        let machine = Machine::under(&root.0).unwrap();
+        assert_eq!((machine.total, machine.available, machine.swap_total), (1000 << 10, 800 << 10, 7 << 10));
+        assert_eq!(machine.automatic(), 720 << 10);
+        assert_eq!((machine.most(), machine.cap()), (1000 << 10, None));
+        let limit = |bytes| Some(CgroupLimit { bytes, file: PathBuf::new() });
+        let machine = Machine { total: 8 << 30, available: 6 << 30, swap_total: 0, cgroup: limit(1 << 30) };
+        assert_eq!(machine.most(), 1 << 30);
+        assert_eq!(machine.automatic(), (1u64 << 30) * 9 / 10);
+        assert_eq!(machine.cap(), Some((1 << 30) - (64 << 20)));
+        let machine = Machine { cgroup: limit(1 << 20), ..machine };
+        assert_eq!(machine.cap(), Some(0));
+    }
+
+    #[test]
+    fn blanks_in_mount_points() {
+        assert_eq!(unescape("/a\\040b\\134"), PathBuf::from("/a b\\"));
+        assert_eq!(unescape("/a\\04"), PathBuf::from("/a\\04"));
+    }
+}

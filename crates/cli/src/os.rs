@@ -1,0 +1,327 @@
+//! System calls that the standard library does not have, each behind a safe function.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+
+/// Turns a call's −1 into the error behind it.
+fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = checked(result)? as RawFd;
+    // SAFETY: the call has just made this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// Occupies descriptors 0 to 2 where the caller closed them, until exec: otherwise files opened here would get these
+/// numbers, and messages would be written into them.
+pub fn occupy_standard_descriptors() {
+    for fd in 0..3 {
+        // SAFETY: F_GETFD only asks.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            // SAFETY: the path is a constant with its zero; the lowest free number, which is `fd`, is taken.
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        }
+    }
+}
+
+/// Makes writes to closed pipes return EPIPE in this process.
+pub fn ignore_broken_pipes() {
+    // SAFETY: ignoring a signal runs no code.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Ignores what a terminal or a user sends to whole groups, so that the agent outlives the program it watches.
+pub fn ignore_signals_of_groups() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE, libc::SIGTSTP] {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Whether the effective user may execute a file.
+pub fn may_execute(file: &Path) -> bool {
+    let Ok(path) = c_string(file.as_os_str()) else { return false };
+    // SAFETY: a zero-terminated path.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+}
+
+/// Whether a file was given capabilities.
+pub fn has_capabilities(file: &Path) -> bool {
+    let Ok(path) = c_string(file.as_os_str()) else { return false };
+    // SAFETY: zero-terminated strings; size 0 asks for the length only.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// The effective user and group.
+pub fn user_and_group() -> (u32, u32) {
+    // SAFETY: these calls take nothing and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Milliseconds on the monotonic clock.
+pub fn now_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists on every Linux; `time` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// 64 bits that nobody can guess.
+pub fn random() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer is writable for its length; requests up to 256 bytes are not cut short.
+    checked(unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } as libc::c_long)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Anonymous shared memory of `bytes` zeros, with a name for /proc.
+pub fn shared_memory(name: &std::ffi::CStr, bytes: usize) -> io::Result<OwnedFd> {
+    // Not to be executed from where the kernel knows that (6.3); older ones refuse the flag.
+    const NOEXEC_SEAL: libc::c_uint = 8;
+    // SAFETY: a zero-terminated name.
+    let make = |flags| owned(libc::c_long::from(unsafe { libc::memfd_create(name.as_ptr(), flags) }));
+    let fd = make(libc::MFD_CLOEXEC | NOEXEC_SEAL).or_else(|_| make(libc::MFD_CLOEXEC))?;
+    // SAFETY: plain calls on a descriptor that lives.
+    checked(libc::c_long::from(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }))?;
+    // SAFETY: as before.
+    checked(libc::c_long::from(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) }))?;
+    Ok(fd)
+}
+
+/// Maps shared memory for the rest of the process's life.
+pub fn map_shared(fd: &OwnedFd, bytes: usize) -> io::Result<*mut u8> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping where the kernel likes it touches nothing of ours.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.cast()) }
+}
+
+/// A descriptor that stands for a process and becomes readable when it has ended.
+pub fn open_process(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: numbers only.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::c_long, 0 as libc::c_long) })
+}
+
+/// Whether a process behind such a descriptor has ended.
+pub fn has_ended(process: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one writable pollfd.
+    unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+}
+
+/// Waits until one of the descriptors is readable or has hung up, or for so many milliseconds (`None`: for ever).
+pub fn wait_readable(fds: impl Iterator<Item = RawFd>, milliseconds: Option<u32>) {
+    let mut polls: Vec<_> = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let timeout = milliseconds.map_or(-1, |ms| ms.min(i32::MAX as u32) as i32);
+    // SAFETY: the vector's elements are writable for its length.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout) };
+}
+
+/// A counter whose descriptor is readable while it is not zero.
+pub fn event_counter() -> io::Result<OwnedFd> {
+    // SAFETY: numbers only.
+    owned(libc::c_long::from(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }))
+}
+
+/// Sleeps while a word in shared memory stands at `value`. May return early.
+pub fn wait_while(word: &AtomicU32, value: u32) {
+    let no_timeout = std::ptr::null::<libc::timespec>();
+    // SAFETY: the word lives as long as the reference; the call only reads it.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, no_timeout) };
+}
+
+/// Raises the limit of open descriptors as far as an ordinary user may.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable, then readable.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+/// Replaces this process's program. Returns only when that failed.
+pub fn execute(file: &Path, arguments: &[OsString], environment: &[(OsString, OsString)]) -> io::Error {
+    let strings = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+        let arguments = arguments.iter().map(|text| c_string(text)).collect::<io::Result<_>>()?;
+        let environment = environment
+            .iter()
+            .map(|(name, value)| c_string(OsStr::from_bytes(&[name.as_bytes(), b"=", value.as_bytes()].concat())))
+            .collect::<io::Result<_>>()?;
+        Ok((c_string(file.as_os_str())?, arguments, environment))
+    };
+    let (file, arguments, environment) = match strings() {
+        Ok(strings) => strings,
+        Err(error) => return error,
+    };
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: a zero-terminated path and null-terminated lists of zero-terminated strings that live until the call
+    // ends.
+    unsafe { libc::execve(file.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Starts a detached process: a grandchild in a session of its own, with standard input and output on /dev/null, this
+/// process's standard error, `inherited` as descriptor 3 and `report` as 4, nothing else, the root as its directory,
+/// and an empty environment. Returns when it is on its way.
+pub fn start_detached(
+    file: &std::ffi::CStr,
+    arguments: &[&std::ffi::CStr],
+    inherited: &OwnedFd,
+    report: &OwnedFd,
+) -> io::Result<()> {
+    let pointers: Vec<_> = arguments.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+    let had_signal = child_signal_pending();
+    // SAFETY: this process has one thread, so the child may go on as usual.
+    let child = checked(libc::c_long::from(unsafe { libc::fork() }))? as libc::pid_t;
+    if child == 0 {
+        // SAFETY: between fork and exec in a process of one thread; `detach` makes system calls only.
+        unsafe { detach(file, &pointers, inherited.as_raw_fd(), report.as_raw_fd()) };
+    }
+    // SAFETY: waits for our own child; a caller that ignores SIGCHLD makes this fail with ECHILD once it has ended.
+    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0 {
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break;
+        }
+    }
+    if !had_signal {
+        forget_child_signal();
+    }
+    Ok(())
+}
+
+/// The way from the first child to the detached program.
+///
+/// # Safety
+/// To be called in a forked child of a process with one thread, with zero-terminated strings and a null-terminated
+/// list.
+unsafe fn detach(file: &std::ffi::CStr, arguments: &[*const libc::c_char], inherited: RawFd, report: RawFd) -> ! {
+    // SAFETY: the caller's promise; all are plain system calls on numbers and on the strings promised.
+    unsafe {
+        libc::setsid();
+        match libc::fork() {
+            0 => {}
+            _ => libc::_exit(0),
+        }
+        // First out of the way of the numbers they are to get.
+        let inherited = libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 10);
+        let report = libc::fcntl(report, libc::F_DUPFD_CLOEXEC, 10);
+        libc::dup2(inherited, 3);
+        libc::dup2(report, 4);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        libc::dup2(null, 0);
+        libc::dup2(null, 1);
+        // Kernels before 5.9 do not know the call; what is inherited then stays open until the agent ends.
+        libc::syscall(libc::SYS_close_range, 5 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
+        libc::chdir(c"/".as_ptr());
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::execve(file.as_ptr(), arguments.as_ptr(), [std::ptr::null::<libc::c_char>()].as_ptr());
+        let error = *libc::__errno_location();
+        libc::write(4, (&raw const error).cast(), size_of::<i32>());
+        libc::_exit(1)
+    }
+}
+
+fn child_signal_pending() -> bool {
+    // SAFETY: a signal set is plain bits, written by the call before it is read.
+    unsafe {
+        let mut pending = std::mem::zeroed();
+        libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, libc::SIGCHLD) == 1
+    }
+}
+
+/// Takes back the signal of our own child where the caller has it blocked, so that the program does not find it.
+fn forget_child_signal() {
+    if child_signal_pending() {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set is filled before use; no information is asked for.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGCHLD);
+            libc::sigtimedwait(&set, std::ptr::null_mut(), &now);
+        }
+    }
+}
+
+/// Both ends of a pipe: to read from and to write to.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    checked(libc::c_long::from(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }))?;
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Takes over a descriptor that this process inherited under a known number.
+pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_SETFD changes a flag of a descriptor, or fails where there is none.
+    checked(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }))?;
+    // SAFETY: it exists, and the protocol between launcher and agent gives it to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets the name that ps shows for this thread.
+pub fn set_name(name: &std::ffi::CStr) {
+    // SAFETY: a zero-terminated name, of which the kernel takes 15 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// What a file system says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSystem {
+    /// Its magic number.
+    pub kind: u64,
+    /// Its size in bytes.
+    pub total: u64,
+    /// Bytes that this user may still take.
+    pub available: u64,
+}
+
+/// Asks the file system that holds a file.
+pub fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let path = c_string(path.as_os_str())?;
+    // SAFETY: plain numbers, written by the call before they are read.
+    let mut answer: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a zero-terminated path and a writable answer.
+    checked(libc::c_long::from(unsafe { libc::statfs(path.as_ptr(), &mut answer) }))?;
+    let unit = answer.f_bsize as u64;
+    Ok(FileSystem {
+        kind: answer.f_type as u64,
+        total: answer.f_blocks.saturating_mul(unit),
+        available: answer.f_bavail.saturating_mul(unit),
+    })
+}
+
+/// Makes reads and writes of a file go to the device directly.
+pub fn set_direct(file: &std::fs::File) -> io::Result<()> {
+    // SAFETY: flags of a descriptor that lives.
+    let flags = checked(libc::c_long::from(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) }))? as i32;
+    // SAFETY: as before.
+    checked(libc::c_long::from(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) }))?;
+    Ok(())
+}
+
+/// Lets standard error go to another file.
+pub fn replace_standard_error(file: &std::fs::File) {
+    // SAFETY: both descriptors live; number 2 belongs to nobody in particular.
+    unsafe { libc::dup2(file.as_raw_fd(), 2) };
+}

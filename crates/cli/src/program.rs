@@ -1,0 +1,236 @@
+//! The program to run: where it is, and whether Ream can work in it.
+
+use crate::elf::{Image, inspect};
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Finds a program as a shell would: a name with a slash is a path, any other is looked up in `path`.
+///
+/// # Errors
+/// Status 127 when there is none, 126 when there is one that cannot be executed.
+pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+    if name.as_bytes().contains(&b'/') {
+        return usable(Path::new(name)).map(|()| PathBuf::from(name)).map_err(|error| refusal(name, &error));
+    }
+    let mut denied = None;
+    // What the C library searches when nothing is said.
+    let path = path.unwrap_or(OsStr::new("/bin:/usr/bin"));
+    for directory in path.as_bytes().split(|b| *b == b':') {
+        let directory = if directory.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(directory)) };
+        let file = directory.join(name);
+        match usable(&file) {
+            Ok(()) if !name.is_empty() => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                denied.get_or_insert((file, error));
+            }
+            _ => {}
+        }
+    }
+    Err(match denied {
+        Some((file, error)) => refusal(file.as_os_str(), &error),
+        None => Failure::new(format!("{}: not found in PATH; give its path, or install it", name.to_string_lossy()))
+            .with_status(NOT_FOUND),
+    })
+}
+
+fn usable(file: &Path) -> io::Result<()> {
+    let metadata = std::fs::metadata(file)?;
+    if metadata.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    match crate::os::may_execute(file) {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EACCES)),
+    }
+}
+
+/// Why a program cannot be executed, and the status that says so.
+pub fn refusal(name: &OsStr, error: &io::Error) -> Failure {
+    let (status, mend) = match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => (NOT_FOUND, "; check its path"),
+        Some(libc::EISDIR) => (NOT_EXECUTABLE, "; name a program in it"),
+        Some(libc::EACCES) => (NOT_EXECUTABLE, "; chmod +x makes it executable"),
+        Some(libc::ENOEXEC) => (NOT_EXECUTABLE, "; give a script its first line, such as #!/bin/sh"),
+        Some(libc::E2BIG) => (NOT_EXECUTABLE, "; shorten the arguments or the environment"),
+        _ => (NOT_EXECUTABLE, ""),
+    };
+    Failure::new(format!("{}: cannot be executed: {}{mend}", name.to_string_lossy(), reason(error))).with_status(status)
+}
+
+/// Why Ream cannot work in a program that could be executed, in words that follow its name.
+pub type Obstacle = String;
+
+/// Who runs the program, as far as it matters to the dynamic linker.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Effective user.
+    pub user: u32,
+    /// Effective group.
+    pub group: u32,
+}
+
+/// Whether Ream can work in the program `file`; `path` is where names are looked up. `Ok(None)` when it can.
+/// A script is judged by its interpreter.
+pub fn obstacle(file: &Path, path: Option<&OsStr>, caller: Caller) -> Option<Obstacle> {
+    let mut file = file.to_owned();
+    let mut by = String::new();
+    // The kernel follows as many interpreters.
+    for _ in 0..5 {
+        // A program that may be executed but not read is left to the kernel.
+        let opened = File::open(&file).ok()?;
+        if let Some(why) = opened.metadata().ok().and_then(|metadata| privileges(&file, &metadata, caller)) {
+            return Some(format!("{by}{why}"));
+        }
+        match inspect(&opened).ok()? {
+            Image::Dynamic { linker } => return foreign_library(&linker).map(|why| format!("{by}{why}")),
+            Image::Static { .. } => {
+                return Some(format!("{by}statically linked, so Ream cannot enter it; link it dynamically"));
+            }
+            Image::Foreign => return Some(format!("{by}built for another processor or word size")),
+            Image::Damaged | Image::Other => return None,
+            Image::Script { interpreter, argument } => {
+                let next = match interpreter.file_name() == Some(OsStr::new("env")) {
+                    true => argument.and_then(|words| env_program(&words)).and_then(|name| find(&name, path).ok())?,
+                    false => interpreter,
+                };
+                by = format!("its interpreter {} is ", next.display());
+                file = next;
+            }
+        }
+    }
+    None
+}
+
+/// The program that `env` would run, of its arguments in a script's first line.
+fn env_program(words: &OsStr) -> Option<OsString> {
+    words
+        .as_bytes()
+        .split(|b| b.is_ascii_whitespace())
+        .find(|word| !word.is_empty() && !word.starts_with(b"-") && !word.contains(&b'='))
+        .map(|word| OsStr::from_bytes(word).to_owned())
+}
+
+/// The dynamic linker ignores preloaded libraries in programs that gain privileges.
+fn privileges(file: &Path, metadata: &Metadata, caller: Caller) -> Option<Obstacle> {
+    let mode = metadata.permissions().mode();
+    let changes = |bit, owner, own: u32| mode & bit != 0 && owner != own;
+    if changes(libc::S_ISUID, metadata.uid(), caller.user) {
+        return Some("set-user-id, which keeps libraries such as Ream's out; run it without Ream".into());
+    }
+    // Without group execute permission the bit means mandatory locking.
+    if mode & libc::S_IXGRP != 0 && changes(libc::S_ISGID, metadata.gid(), caller.group) {
+        return Some("set-group-id, which keeps libraries such as Ream's out; run it without Ream".into());
+    }
+    if caller.user != 0 && crate::os::has_capabilities(file) {
+        return Some(format!(
+            "given capabilities, which keeps libraries such as Ream's out; setcap -r {} takes them away",
+            file.display()
+        ));
+    }
+    None
+}
+
+/// Ream's library is made for one C library.
+fn foreign_library(linker: &Path) -> Option<Obstacle> {
+    const OWN: &[&str] = &["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
+    let name = linker.file_name().unwrap_or_default().to_string_lossy();
+    if OWN.contains(&name.as_ref()) {
+        return None;
+    }
+    let library = if name.starts_with("ld-musl") { "musl" } else { &name };
+    Some(format!("built for another C library ({library}); Ream needs one built for glibc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("ream-program-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+        fn file(&self, name: &str, bytes: &[u8], mode: u32) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn ordinary() -> Caller {
+        Caller { user: 12345, group: 12345 }
+    }
+
+    #[test]
+    fn looks_along_the_path() {
+        let scratch = Scratch::new("path");
+        let (one, two) = (scratch.0.join("one"), scratch.0.join("two"));
+        fs::create_dir_all(&one).unwrap();
+        fs::create_dir_all(&two).unwrap();
+        scratch.file("one/tool", b"#!/bin/sh\n", 0o644);
+        scratch.file("two/tool", b"#!/bin/sh\n", 0o755);
+        scratch.file("one/plain", b"", 0o644);
+        let path = OsString::from(format!("{}:{}", one.display(), two.display()));
+        assert_eq!(find("tool".as_ref(), Some(&path)).unwrap(), two.join("tool"));
+        assert_eq!(find("plain".as_ref(), Some(&path)).unwrap_err().status, NOT_EXECUTABLE);
+        assert_eq!(find("absent".as_ref(), Some(&path)).unwrap_err().status, NOT_FOUND);
+        assert_eq!(find("".as_ref(), Some(&path)).unwrap_err().status, NOT_FOUND);
+        assert_eq!(find("/".as_ref(), None).unwrap_err().status, NOT_EXECUTABLE);
+        assert_eq!(find("/bin/sh/x".as_ref(), None).unwrap_err().status, NOT_FOUND);
+        assert!(find("sh".as_ref(), None).is_ok());
+    }
+
+    #[test]
+    fn obstacles() {
+        let scratch = Scratch::new("obstacles");
+        let own = fs::read("/proc/self/exe").unwrap();
+        let dynamic = scratch.file("dynamic", &own, 0o755);
+        assert_eq!(obstacle(&dynamic, None, ordinary()), None);
+        let musl = {
+            let at = own.windows(9).position(|nine| nine == b"/ld-linux").expect("a glibc program");
+            let mut bytes = own.clone();
+            bytes[at..at + 9].copy_from_slice(b"/ld-musl-");
+            scratch.file("musl", &bytes, 0o755)
+        };
+        assert!(obstacle(&musl, None, ordinary()).unwrap().contains("(musl)"));
+        let owned = scratch.file("setuid", &own, 0o4755);
+        assert!(obstacle(&owned, None, ordinary()).unwrap().starts_with("set-user-id"));
+        let owner = fs::metadata(&owned).unwrap();
+        let same = Caller { user: owner.uid(), group: owner.gid() };
+        assert_eq!(obstacle(&owned, None, same), None);
+        let grouped = scratch.file("setgid", &own, 0o2755);
+        assert!(obstacle(&grouped, None, ordinary()).unwrap().starts_with("set-group-id"));
+        let script = scratch.file("script", format!("#!{}\n", musl.display()).as_bytes(), 0o755);
+        let why = obstacle(&script, None, ordinary()).unwrap();
+        assert!(why.starts_with("its interpreter") && why.contains("(musl)"), "{why}");
+        let by_env = scratch.file("by_env", b"#!/usr/bin/env -S A=1 musl -x\n", 0o755);
+        let why = obstacle(&by_env, Some(scratch.0.as_os_str()), ordinary()).unwrap();
+        assert!(why.contains("(musl)"), "{why}");
+        assert_eq!(obstacle(Path::new("/bin/sh"), None, ordinary()), None);
+    }
+
+    /// A script that names itself does not keep ream busy.
+    #[test]
+    fn endless_interpreters() {
+        let scratch = Scratch::new("endless");
+        let path = scratch.0.join("self");
+        let path = scratch.file("self", format!("#!{}\n", path.display()).as_bytes(), 0o755);
+        assert_eq!(obstacle(&path, None, ordinary()), None);
+    }
+}

@@ -1,0 +1,334 @@
+//! The options of one call, from flags, environment, configuration file and defaults, in this order of precedence.
+
+use crate::failure::{Failure, nearest};
+use ream_options::{
+    ENGINES, FETCHES, IO, Kind, LEVELS, Memory, OPTIONS, Processors, Spec, find, parse_memory, parse_size,
+};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Where a value was given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// On the command line.
+    Flag,
+    /// In the environment.
+    Environment,
+    /// In this configuration file.
+    File(PathBuf),
+}
+
+/// A value as it was given.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Which option.
+    pub spec: &'static Spec,
+    /// Where.
+    pub source: Source,
+    /// The text; `None` for an option without a value.
+    pub text: Option<OsString>,
+}
+
+impl fmt::Display for Given {
+    /// How the user wrote the option, for messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Flag => write!(f, "--{}", self.spec.name),
+            Source::Environment => f.write_str(self.spec.variable),
+            Source::File(path) => write!(f, "{}: {}", path.display(), self.spec.name),
+        }
+    }
+}
+
+/// What becomes of the closing summary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Summary {
+    /// None is written.
+    Off,
+    /// Text on standard error.
+    Print,
+    /// JSON in this file.
+    File(PathBuf),
+}
+
+/// Everything that options decide, before the machine has been looked at.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// RAM for the data.
+    pub memory: Memory,
+    /// How `memory` was given; `None` when it is the default.
+    pub memory_given: Option<Given>,
+    /// Directories for the store, in order of preference.
+    pub stores: Vec<PathBuf>,
+    /// How `stores` were given; `None` when they were not.
+    pub stores_given: Option<Given>,
+    /// Most bytes in the store.
+    pub store_limit: Option<u64>,
+    /// Smallest block paged in user mode, in bytes.
+    pub threshold: u64,
+    /// What becomes of the summary.
+    pub summary: Summary,
+    /// Place in [`LEVELS`].
+    pub log_level: u32,
+    /// File for messages.
+    pub log_file: Option<PathBuf>,
+    /// Place in [`ENGINES`].
+    pub engine: u32,
+    /// Place in [`IO`].
+    pub io: u32,
+    /// Place in [`FETCHES`].
+    pub fetch: u32,
+    /// Whether programs executed by the program run under Ream too.
+    pub exec_inherit: bool,
+    /// Processors for pager threads.
+    pub pager_cpus: Option<Processors>,
+    /// Pager threads of a process; 0: chosen by Ream.
+    pub shards: u32,
+}
+
+/// Smallest threshold, in bytes.
+const THRESHOLD_LEAST: u64 = 64 << 10;
+
+impl Settings {
+    /// Settles the options of `command`: `flags` as given, then the variables, then the file, then defaults.
+    ///
+    /// # Errors
+    /// The first value that cannot be understood.
+    pub fn settle(
+        command: &str,
+        flags: Vec<Given>,
+        variable: &dyn Fn(&str) -> Option<OsString>,
+        file: Vec<Given>,
+    ) -> Result<Settings, Failure> {
+        let layers = Layers { command, flags, variable, file };
+        let mut settings = Settings {
+            memory: Memory::Auto,
+            memory_given: None,
+            stores: Vec::new(),
+            stores_given: None,
+            store_limit: None,
+            threshold: 1 << 20,
+            summary: Summary::Off,
+            log_level: 1,
+            log_file: None,
+            engine: 0,
+            io: 0,
+            fetch: 0,
+            exec_inherit: true,
+            pager_cpus: None,
+            shards: 0,
+        };
+        if let Some(given) = layers.last("memory") {
+            settings.memory = parse_memory(given.word()?).map_err(|error| given.refuse(error))?;
+            settings.memory_given = Some(given);
+        }
+        let stores = layers.all("store");
+        for given in &stores {
+            let text = given.text.clone().unwrap_or_default();
+            let parts: Vec<OsString> = match given.source {
+                Source::Environment => {
+                    text.as_bytes().split(|b| *b == b':').map(|part| OsString::from_vec(part.to_vec())).collect()
+                }
+                _ => vec![text],
+            };
+            for part in parts.into_iter().filter(|part| !part.is_empty() || given.source != Source::Environment) {
+                settings.stores.push(given.directory(&part)?);
+            }
+        }
+        settings.stores_given = stores.into_iter().next();
+        if let Some(given) = layers.last("store-limit") {
+            settings.store_limit = Some(given.size()?);
+        }
+        if let Some(given) = layers.last("threshold") {
+            settings.threshold = given.size()?;
+            if settings.threshold < THRESHOLD_LEAST {
+                return Err(given.refuse("smaller than can be paged; give at least 64K"));
+            }
+        }
+        if let Some(given) = layers.last("summary") {
+            settings.summary = match &given.text {
+                None => Summary::Print,
+                Some(text) => match given.yes_or_no() {
+                    Some(true) => Summary::Print,
+                    Some(false) => Summary::Off,
+                    None if text.is_empty() => return Err(given.refuse("no file given; write --summary=FILE")),
+                    None => Summary::File(given.path(text)?),
+                },
+            };
+        }
+        if let Some(given) = layers.last("log") {
+            let text = given.text.clone().unwrap_or_default();
+            let (level, file) = match text.as_bytes().iter().position(|b| *b == b':') {
+                Some(at) => (&text.as_bytes()[..at], Some(OsStr::from_bytes(&text.as_bytes()[at + 1..]))),
+                None => (text.as_bytes(), None),
+            };
+            settings.log_level = given.place_of(&String::from_utf8_lossy(level), LEVELS)?;
+            settings.log_file = match file {
+                Some(file) if file.is_empty() => return Err(given.refuse("no file after the colon")),
+                Some(file) => Some(given.path(file)?),
+                None => None,
+            };
+        }
+        for (name, words, place) in [
+            ("engine", ENGINES, &mut settings.engine),
+            ("io", IO, &mut settings.io),
+            ("fetch", FETCHES, &mut settings.fetch),
+        ] {
+            if let Some(given) = layers.last(name) {
+                *place = given.place_of(given.word()?, words)?;
+            }
+        }
+        if let Some(given) = layers.last("no-exec-inherit") {
+            settings.exec_inherit = !given.switch()?;
+        }
+        if let Some(given) = layers.last("pager-cpus") {
+            settings.pager_cpus = Some(Processors::parse(given.word()?).map_err(|error| given.refuse(error))?);
+        }
+        if let Some(given) = layers.last("shards") {
+            settings.shards = given.count()?;
+        }
+        Ok(settings)
+    }
+}
+
+/// The values of one call, by where they come from.
+struct Layers<'a> {
+    command: &'a str,
+    flags: Vec<Given>,
+    variable: &'a dyn Fn(&str) -> Option<OsString>,
+    file: Vec<Given>,
+}
+
+impl Layers<'_> {
+    /// Every value of an option in the layer that decides.
+    fn all(&self, name: &str) -> Vec<Given> {
+        let of = |layer: &[Given]| layer.iter().filter(|given| given.spec.name == name).cloned().collect::<Vec<_>>();
+        let flags = of(&self.flags);
+        if !flags.is_empty() {
+            return flags;
+        }
+        let Some(spec) = find(self.command, name) else { return Vec::new() };
+        // An empty variable is as good as none, so that one can be switched off for one call.
+        let variable = Some(spec.variable).filter(|name| !name.is_empty()).and_then(|name| (self.variable)(name));
+        match variable.filter(|text| !text.is_empty()) {
+            Some(text) => vec![Given { spec, source: Source::Environment, text: Some(text) }],
+            None => of(&self.file),
+        }
+    }
+    /// The value that counts: the last one given.
+    fn last(&self, name: &str) -> Option<Given> {
+        self.all(name).pop()
+    }
+}
+
+impl Given {
+    /// A failure that names the option, the value and the reason.
+    fn refuse(&self, reason: impl fmt::Display) -> Failure {
+        match &self.text {
+            Some(text) if !text.is_empty() => Failure::new(format!("{self}: \"{}\": {reason}", text.to_string_lossy())),
+            _ => Failure::new(format!("{self}: {reason}")),
+        }
+    }
+    fn word(&self) -> Result<&str, Failure> {
+        self.text.as_deref().unwrap_or_default().to_str().ok_or_else(|| self.refuse("not valid UTF-8"))
+    }
+    fn size(&self) -> Result<u64, Failure> {
+        parse_size(self.word()?).map_err(|error| self.refuse(error))
+    }
+    fn count(&self) -> Result<u32, Failure> {
+        let Kind::Count(least, most) = self.spec.kind else { return Err(self.refuse("not a number")) };
+        match self.word()?.parse() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(self.refuse(format!("not a whole number from {least} to {most}"))),
+        }
+    }
+    /// Yes or no in the words that variables and files use; `None` for anything else.
+    fn yes_or_no(&self) -> Option<bool> {
+        match self.text.as_deref()?.to_str()? {
+            "1" | "yes" | "true" | "on" => Some(true),
+            "0" | "no" | "false" | "off" => Some(false),
+            _ => None,
+        }
+    }
+    /// Whether a switch is on.
+    pub fn switch(&self) -> Result<bool, Failure> {
+        match self.text {
+            None => Ok(true),
+            Some(_) => self.yes_or_no().ok_or_else(|| self.refuse("not yes or no")),
+        }
+    }
+    fn place_of(&self, word: &str, words: &[&str]) -> Result<u32, Failure> {
+        match words.iter().position(|one| *one == word) {
+            Some(place) => Ok(place as u32),
+            None => {
+                let meant = match nearest(word, words.iter().copied()) {
+                    Some(meant) => format!("; did you mean {meant}?"),
+                    None => String::new(),
+                };
+                Err(self.refuse(format!("not one of {}{meant}", words.join(", "))))
+            }
+        }
+    }
+    /// A path made absolute, since the program may change its directory.
+    fn path(&self, text: &OsStr) -> Result<PathBuf, Failure> {
+        std::path::absolute(text).map_err(|error| self.refuse(crate::failure::reason(&error)))
+    }
+    fn directory(&self, text: &OsStr) -> Result<PathBuf, Failure> {
+        if text.is_empty() {
+            return Err(self.refuse("no directory given"));
+        }
+        let bytes = text.as_bytes();
+        if let Some(path) = bytes.strip_prefix(b"file:") {
+            return self.path(OsStr::from_bytes(path));
+        }
+        let scheme = bytes.windows(3).position(|three| three == b"://");
+        match scheme.filter(|end| bytes[..*end].iter().all(u8::is_ascii_alphanumeric)) {
+            Some(_) => Err(self.refuse("this version stores in directories only; name a directory on a local disk")),
+            None => self.path(text),
+        }
+    }
+}
+
+/// The values that a configuration file gives, in TOML: keys are the names of options.
+///
+/// # Errors
+/// The first line that cannot be understood.
+pub fn read_file(path: &Path, text: &str) -> Result<Vec<Given>, Failure> {
+    let shown = path.display();
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start).min(text.len());
+        let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
+        let reason = error.message().lines().next().unwrap_or("not TOML").to_owned();
+        Failure::new(format!("{shown}: line {line}: {reason}"))
+    })?;
+    let mut given = Vec::new();
+    for (key, value) in &table {
+        let allowed = || OPTIONS.iter().filter(|spec| spec.in_file);
+        let Some(spec) = allowed().find(|spec| spec.name == key) else {
+            let meant = match nearest(key, allowed().map(|spec| spec.name)) {
+                Some(meant) => format!("; did you mean {meant}?"),
+                None => "; keys are the names of the options of ream run without the dashes".to_owned(),
+            };
+            return Err(Failure::new(format!("{shown}: {key}: no such key{meant}")));
+        };
+        let values = match value {
+            toml::Value::Array(values) if spec.kind == Kind::Directories => values.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        for value in values {
+            let text = match value {
+                toml::Value::String(text) => text.clone(),
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Boolean(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+                _ => return Err(Failure::new(format!("{shown}: {key}: not a string, a whole number, true or false"))),
+            };
+            given.push(Given { spec, source: Source::File(path.to_owned()), text: Some(text.into()) });
+        }
+    }
+    Ok(given)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Precedence and values of the settings, without looking at the machine.
+
+use super::*;
+use ream_stats::{Engine, Fetch, Io};
+
+fn flags(pairs: &[(&str, Option<&str>)]) -> Vec<Given> {
+    pairs
+        .iter()
+        .map(|(name, text)| Given {
+            spec: find("run", name).unwrap(),
+            source: Source::Flag,
+            text: text.map(OsString::from),
+        })
+        .collect()
+}
+
+fn settle(given: &[(&str, Option<&str>)], variables: &[(&str, &str)], file: &str) -> Result<Settings, String> {
+    let variable = |name: &str| variables.iter().find(|(one, _)| *one == name).map(|(_, value)| OsString::from(value));
+    let file = read_file(Path::new("/etc/x.toml"), file).map_err(|failure| failure.text)?;
+    Settings::settle("run", flags(given), &variable, file).map_err(|failure| failure.text)
+}
+
+#[test]
+fn flags_beat_variables_beat_the_file_beats_defaults() {
+    let file = "memory = \"1G\"\nstore = [\"/f\", \"/g\"]\nio = \"threads\"\nthreshold = 2097152";
+    let variables = [("REAM_MEMORY", "2G"), ("REAM_STORE", "/v:/w"), ("REAM_ENGINE", "copy")];
+    let settings = settle(&[("memory", Some("3G")), ("store", Some("/a"))], &variables, file).unwrap();
+    assert_eq!(settings.memory, Memory::Bytes(3 << 30));
+    assert_eq!(settings.stores, [PathBuf::from("/a")]);
+    assert_eq!((settings.engine, settings.io, settings.threshold), (2, 2, 2 << 20));
+    let settings = settle(&[], &variables, file).unwrap();
+    assert_eq!(settings.memory, Memory::Bytes(2 << 30));
+    assert_eq!(settings.stores, [PathBuf::from("/v"), PathBuf::from("/w")]);
+    assert_eq!(settings.stores_given.unwrap().source, Source::Environment);
+    let settings = settle(&[], &[("REAM_MEMORY", "")], file).unwrap();
+    assert_eq!(settings.memory, Memory::Bytes(1 << 30));
+    assert_eq!(settings.stores, [PathBuf::from("/f"), PathBuf::from("/g")]);
+    let settings = settle(&[], &[], "").unwrap();
+    assert_eq!(settings.memory, Memory::Auto);
+    assert!(settings.memory_given.is_none() && settings.stores.is_empty() && settings.exec_inherit);
+}
+
+#[test]
+fn the_last_of_several_flags_counts() {
+    let settings = settle(&[("memory", Some("1G")), ("memory", Some("50%"))], &[], "").unwrap();
+    assert_eq!(settings.memory, Memory::Percent(50_000));
+}
+
+#[test]
+fn the_table_s_defaults_are_those_of_the_settings() {
+    let settings = settle(&[], &[], "").unwrap();
+    for spec in OPTIONS.iter().filter(|spec| !spec.default.is_empty()) {
+        let explicit = settle(&[(spec.name, Some(spec.default))], &[], "").unwrap();
+        let shown = |mut settings: Settings| {
+            settings.memory_given = None;
+            format!("{settings:?}")
+        };
+        assert_eq!(shown(explicit), shown(settings.clone()), "{}", spec.name);
+    }
+}
+
+#[test]
+fn switches_and_summaries() {
+    let summary = |given: &[(&str, Option<&str>)], variables: &[(&str, &str)], file: &str| {
+        settle(given, variables, file).unwrap().summary
+    };
+    assert_eq!(summary(&[("summary", None)], &[], ""), Summary::Print);
+    assert_eq!(summary(&[("summary", Some("/s.json"))], &[], ""), Summary::File("/s.json".into()));
+    assert_eq!(summary(&[("summary", Some("no"))], &[("REAM_SUMMARY", "1")], ""), Summary::Off);
+    assert_eq!(summary(&[], &[("REAM_SUMMARY", "1")], ""), Summary::Print);
+    assert_eq!(summary(&[], &[], "summary = true"), Summary::Print);
+    assert_eq!(summary(&[], &[], "summary = \"/t\""), Summary::File("/t".into()));
+    assert!(!settle(&[("no-exec-inherit", None)], &[], "").unwrap().exec_inherit);
+    assert!(settle(&[("no-exec-inherit", Some("no"))], &[], "no-exec-inherit = true").unwrap().exec_inherit);
+    assert!(!settle(&[], &[("REAM_NO_EXEC_INHERIT", "1")], "").unwrap().exec_inherit);
+}
+
+#[test]
+fn logs() {
+    let settings = settle(&[("log", Some("debug:/l.txt"))], &[], "").unwrap();
+    assert_eq!((settings.log_level, settings.log_file), (3, Some(PathBuf::from("/l.txt"))));
+    let settings = settle(&[("log", Some("error"))], &[], "").unwrap();
+    assert_eq!((settings.log_level, settings.log_file), (0, None));
+}
+
+#[test]
+fn paths_become_absolute() {
+    let settings = settle(&[("store", Some("x")), ("store", Some("file:/y"))], &[], "").unwrap();
+    assert_eq!(settings.stores, [std::env::current_dir().unwrap().join("x"), PathBuf::from("/y")]);
+}
+
+#[test]
+fn refusals_name_where_what_and_why() {
+    let sizes = "unknown unit; use K, M, G, T or P (powers of 1024), or kB, MB, GB, TB or PB (of 1000)";
+    for (flag, value, text) in [
+        ("memory", "12Q", format!("--memory: \"12Q\": {sizes}")),
+        ("memory", "", "--memory: no size given; write for example 512M or 1.5G".into()),
+        ("memory", "101%", "--memory: \"101%\": not a percentage above 0% and up to 100%".into()),
+        ("threshold", "4k", "--threshold: \"4k\": smaller than can be paged; give at least 64K".into()),
+        ("engine", "mov", "--engine: \"mov\": not one of auto, move, copy, usermode; did you mean move?".into()),
+        ("fetch", "x", "--fetch: \"x\": not one of auto, lazy, aggressive".into()),
+        ("log", "loud", "--log: \"loud\": not one of error, warn, info, debug".into()),
+        ("log", "info:", "--log: \"info:\": no file after the colon".into()),
+        ("summary", "", "--summary: no file given; write --summary=FILE".into()),
+        ("pager-cpus", "3-1", "--pager-cpus: \"3-1\": a range ends before it begins; write for example 0-3".into()),
+        ("shards", "0", "--shards: \"0\": not a whole number from 1 to 16".into()),
+        ("no-exec-inherit", "maybe", "--no-exec-inherit: \"maybe\": not yes or no".into()),
+        ("store", "", "--store: no directory given".into()),
+        (
+            "store",
+            "tcp://node:7400",
+            "--store: \"tcp://node:7400\": this version stores in directories only; name a directory on a local disk"
+                .into(),
+        ),
+    ] {
+        assert_eq!(settle(&[(flag, Some(value))], &[], "").unwrap_err(), text);
+    }
+    assert!(settle(&[], &[("REAM_MEMORY", "x")], "").unwrap_err().starts_with("REAM_MEMORY: \"x\": not a size"));
+    assert!(settle(&[], &[], "memory = \"x\"").unwrap_err().starts_with("/etc/x.toml: memory: \"x\": not a size"));
+}
+
+#[test]
+fn files_are_checked() {
+    for (file, start) in [
+        ("memroy = 1", "/etc/x.toml: memroy: no such key; did you mean memory?"),
+        ("shards = 1", "/etc/x.toml: shards: no such key"),
+        ("memory = 1.5", "/etc/x.toml: memory: not a string, a whole number, true or false"),
+        ("io = [\"uring\"]", "/etc/x.toml: io: not a string"),
+        ("memory = \"1G\"\nstore = ", "/etc/x.toml: line 2: "),
+    ] {
+        let text = settle(&[], &[], file).unwrap_err();
+        assert!(text.starts_with(start), "{text}");
+        assert!(!text.contains('\n'), "{text}");
+    }
+}
+
+/// Words are stored by their place; the session's own enums must agree.
+#[test]
+fn places_of_words_are_the_stored_numbers() {
+    let lower = |shown: String| shown.to_lowercase();
+    for (place, word) in ENGINES.iter().enumerate() {
+        assert_eq!(lower(format!("{:?}", Engine::from_u32(place as u32))), *word);
+    }
+    for (place, word) in IO.iter().enumerate() {
+        assert_eq!(lower(format!("{:?}", Io::from_u32(place as u32))), *word);
+    }
+    for (place, word) in FETCHES.iter().enumerate() {
+        assert_eq!(lower(format!("{:?}", Fetch::from_u32(place as u32))), *word);
+    }
+}
