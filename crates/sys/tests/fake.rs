@@ -375,7 +375,7 @@ fn a_forked_child_shares_memory_and_reads_its_parents_store() {
     fake.move_out(page(2), Frame(0), 1);
     fake.write(0, Slot(5), &[(Frame(0), 1)]);
     poll(&mut fake, Wait::Forever);
-    let mut child = fake.fork(1, Shape { seed: 2, ..Shape::default() });
+    let mut child = fake.fork(1, Shape { seed: 2, ..Shape::default() }, StoreId(1));
     assert_eq!(fake.touch_write(1, page(0), Content(1)), Touch::Hit(Content(1)));
     assert_eq!(child.touch_read(1, page(0)), Touch::Hit(Content(100)));
     assert_eq!(child.move_out(page(1), Frame(0), 1).stop, Some(Stop::Busy));
@@ -383,6 +383,8 @@ fn a_forked_child_shares_memory_and_reads_its_parents_store() {
     child.read(0, StoreId(1), Slot(5), Frame(0), 1);
     poll(&mut child, Wait::Forever);
     assert_eq!(child.move_in(Frame(0), page(2), 1).stop, None);
+    let overwritten = std::panic::AssertUnwindSafe(|| fake.write(0, Slot(5), &[(Frame(0), 1)]));
+    assert_eq!(panics(overwritten), "write to slot 5, which a forked child may still read");
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(super) struct Disk {
     pub capacity: u32,
     /// Slots that answer EIO.
     pub bad: BTreeSet<u32>,
+    /// Slots that alone hold what a forked child may still read.
+    pub frozen: BTreeSet<u32>,
 }
 
 impl Disk {

@@ -3,15 +3,17 @@
 use super::memory::Staging;
 use super::threads::Thread;
 use super::{Disk, FakeMachine, Random, Shape};
+use ream_page::StoreId;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 impl FakeMachine {
     /// The child that `thread` makes: its program memory is what the parent's is, but nothing is registered there, so
-    /// that absent pages read as zeros until it is; mapped pages are shared and answer Busy on both sides. The staging
-    /// area is empty, its own store too; the parent's store `n` is its store `n + 1`.
-    pub fn fork(&mut self, thread: u32, shape: Shape) -> FakeMachine {
+    /// that absent pages read as zeros until it is; mapped pages are shared and answer Busy on both sides. Its staging
+    /// area and own store are empty; the parent's own store has the number `parent` for it, older ancestors keep theirs.
+    /// Slots that hold what the child needs must not change from now on, see [`FakeMachine::children_gone`].
+    pub fn fork(&mut self, thread: u32, shape: Shape, parent: StoreId) -> FakeMachine {
         if !self.ops.is_empty() {
             self.fail("fork with operations in flight");
         }
@@ -21,7 +23,11 @@ impl FakeMachine {
             machine.share_all();
         }
         let mut stores = std::vec![Rc::new(RefCell::new(Disk::new(shape.store_slots)))];
-        stores.extend(self.stores.iter().cloned());
+        stores.extend(self.stores.iter().skip(1).cloned());
+        let missing = std::iter::repeat_with(Rc::default);
+        stores.extend(missing.take((parent.0 as usize + 1).saturating_sub(stores.len())));
+        stores[parent.0 as usize] = self.stores[0].clone();
+        self.freeze_slots();
         let mut threads = BTreeMap::new();
         if let Some(t) = self.threads.get(&thread) {
             if t.asleep_on().is_some() {
@@ -51,5 +57,24 @@ impl FakeMachine {
             next_junk: self.next_junk + (1 << 30),
             trace: VecDeque::new(),
         }
+    }
+
+    /// Every child has ended: frozen slots may change again.
+    pub fn children_gone(&mut self) {
+        self.stores[0].borrow_mut().frozen.clear();
+    }
+
+    /// Contents of absent pages that lie in one slot only: that slot must stay as it is.
+    fn freeze_slots(&mut self) {
+        let wanted = self.memory.absent_contents();
+        let mut disk = self.stores[0].borrow_mut();
+        let mut places: BTreeMap<_, std::vec::Vec<u32>> = BTreeMap::new();
+        for (slot, content) in &disk.slots {
+            if wanted.contains(content) {
+                places.entry(*content).or_default().push(*slot);
+            }
+        }
+        let only: std::vec::Vec<u32> = places.into_values().filter(|p| p.len() == 1).flatten().collect();
+        disk.frozen.extend(only);
     }
 }

@@ -104,6 +104,9 @@ impl FakeMachine {
             self.fail(&std::format!("two writes in flight to one slot, tags {} and {tag}", other.tag));
         }
         let disk = self.stores[0].clone();
+        if let Some(frozen) = disk.borrow().frozen.range(slot.0..slot.0 + pages).next() {
+            self.fail(&std::format!("write to slot {frozen}, which a forked child may still read"));
+        }
         if slot.0 + pages > disk.borrow().reserved {
             self.fail(&std::format!("write beyond the reserved slots: {} + {pages}", slot.0));
         }
@@ -296,5 +299,17 @@ impl FakeMachine {
         if let Some(disk) = self.stores.get(store.0 as usize) {
             disk.borrow_mut().slots.insert(slot.0, junk);
         }
+    }
+
+    /// The same with any slot that holds something; returns false when none does.
+    pub fn corrupt_any(&mut self, which: usize) -> bool {
+        let junk = self.junk();
+        let mut disk = self.stores[0].borrow_mut();
+        let count = disk.slots.len().max(1);
+        match disk.slots.values_mut().nth(which % count) {
+            Some(content) => *content = junk,
+            None => return false,
+        }
+        true
     }
 }

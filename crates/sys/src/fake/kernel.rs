@@ -409,6 +409,9 @@ impl Machine for FakeMachine {
         if self.ops.iter().filter_map(|op| op.written_slots()).any(overlaps) {
             self.fail("punch of a slot that is being written");
         }
+        if let Some(frozen) = self.stores[0].borrow().frozen.range(slot.0..end).next() {
+            self.fail(&std::format!("punch of slot {frozen}, which a forked child may still read"));
+        }
         for s in slot.0..end {
             self.stores[0].borrow_mut().punch(s);
         }

@@ -3,7 +3,7 @@
 
 use ream_page::{BLOCK_PAGES, Block, Page, Run};
 use std::boxed::Box;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 /// What a page holds: a word that stands for its 4096 bytes. Zero stands for a page of zeros.
@@ -226,6 +226,13 @@ impl Memory {
         for cell in self.blocks.values_mut().flat_map(|b| &mut b.cells) {
             cell.shared = cell.content.is_some() && !cell.zero_page;
         }
+    }
+
+    /// What the program must find in pages that are absent, zeros left out.
+    pub fn absent_contents(&self) -> BTreeSet<Content> {
+        let cells = self.blocks.values().flat_map(|b| &b.cells);
+        let absent = cells.filter(|c| c.mapping != 0 && c.content.is_none());
+        absent.map(|c| c.expect.value).filter(|c| *c != Content::ZERO).collect()
     }
 
     /// Forgets the areas' share of `run`.

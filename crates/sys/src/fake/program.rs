@@ -187,6 +187,17 @@ impl FakeMachine {
         self.memory.cell_mut(page).pinned = false;
     }
 
+    /// Whether a pin is on the page; it went with the page if that was discarded.
+    pub fn is_pinned(&self, page: Page) -> bool {
+        self.memory.cell(page).pinned
+    }
+
+    /// Whether all pages of the run belong to one mapping.
+    pub fn is_one_mapping(&self, run: Run) -> bool {
+        let first = self.memory.cell(run.start).mapping;
+        first != 0 && pages(run).all(|page| self.memory.cell(page).mapping == first)
+    }
+
     /// A device writes to a pinned page.
     pub fn device_write(&mut self, page: Page, content: Content) {
         let cell = self.memory.cell_mut(page);
@@ -203,15 +214,6 @@ impl FakeMachine {
             let cell = self.memory.cell_mut(page);
             cell.shared = cell.content.is_some() && !cell.zero_page;
         }
-    }
-
-    /// Every page that is not mapped in the registered part of the run, and must not read as zeros.
-    pub fn absent_with_content(&self, run: Run) -> u64 {
-        let wanted = |p: &Page| {
-            let cell = self.memory.cell(*p);
-            cell.content.is_none() && cell.expect.value != Content::ZERO
-        };
-        pages(run).filter(wanted).count() as u64
     }
 }
 

@@ -82,6 +82,11 @@ impl FakeMachine {
         self.threads.values().any(|t| t.asleep_on().is_some())
     }
 
+    /// Whether any thread is in a fault of one of these pages.
+    pub fn anyone_sleeps_in(&self, run: Run) -> bool {
+        self.threads.values().filter_map(Thread::asleep_on).any(|page| run.contains(page))
+    }
+
     /// How the thread's last touch ended; [`Touch::Sleeps`] while it goes on.
     pub fn outcome(&self, thread: u32) -> Touch {
         match self.threads.get(&thread) {
