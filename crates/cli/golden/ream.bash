@@ -1,0 +1,51 @@
+# Completions of ream for bash, made from the table of options by "ream completions bash".
+_ream() {
+    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
+    local command="" options="--help --version" words="run doctor bench completions man help" index word
+    COMPREPLY=()
+    for ((index = 1; index < COMP_CWORD; index++)); do
+        word="${COMP_WORDS[index]}"
+        if [[ -z $command ]]; then
+            [[ $word == -* ]] || command="$word"
+            continue
+        fi
+        [[ $command == run ]] || continue
+        # The program begins after its options: from there on its own completions are used.
+        case "$word" in
+        --) ((index++)) ;;
+        --engine | --fetch | --io | --log | --memory | --pager-cpus | --store | --store-limit | --threshold | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
+        esac
+        declare -F _command_offset >/dev/null && _command_offset "$index"
+        return
+    done
+    case "$command" in
+        run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --no-exec-inherit --pager-cpus --help -h" words="" ;;
+        doctor) options="--store -s --json --help -h" words="" ;;
+        bench) options="--help -h" words="paging" ;;
+        completions) options="--help -h" words="bash zsh fish" ;;
+        man) options="--help -h" words="" ;;
+        help) options="--help -h" words="run doctor bench completions man" ;;
+    esac
+    [[ $current != = ]] || current=""
+    [[ $previous != = ]] || previous="${COMP_WORDS[COMP_CWORD - 2]}"
+    case "$previous" in
+        --memory|-m) mapfile -t COMPREPLY < <(compgen -W "auto 25% 50% 75% 90% 1G 4G 16G 64G" -- "$current"); return ;;
+        --store|-s) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        --store-limit) COMPREPLY=(); return ;;
+        --threshold) COMPREPLY=(); return ;;
+        --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$current"); return ;;
+        --engine) mapfile -t COMPREPLY < <(compgen -W "auto move copy usermode" -- "$current"); return ;;
+        --io) mapfile -t COMPREPLY < <(compgen -W "auto uring threads" -- "$current"); return ;;
+        --fetch) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
+        --pager-cpus) COMPREPLY=(); return ;;
+    esac
+    if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
+    elif [[ $command == run ]]; then
+        mapfile -t COMPREPLY < <(compgen -c -- "$current")
+    else
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    fi
+}
+complete -F _ream ream
