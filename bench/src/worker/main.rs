@@ -1,2 +1,102 @@
-//! Worker.
-fn main() {}
+//! The worker of `ream bench`: an ordinary program with one large allocation, which does slices of work as its standard
+//! input tells it, verifies everything it reads, and reports on standard output. Run plain, under a memory cgroup or
+//! under `ream run`, it is the same program.
+
+mod counters;
+mod data;
+mod small;
+mod walks;
+
+use ream_bench::work::{Done, Slice};
+use std::io::{BufRead as _, Write as _};
+use std::time::Instant;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["data", pages] => match pages.parse() {
+            Ok(pages) => serve(pages),
+            Err(_) => usage(),
+        },
+        ["fits", pages, passes] => match (pages.parse(), passes.parse()) {
+            (Ok(pages), Ok(passes)) => fits(pages, passes),
+            _ => usage(),
+        },
+        ["malloc", threads, rounds] => match (threads.parse(), rounds.parse()) {
+            (Ok(threads), Ok(rounds)) => small::run(threads, rounds),
+            _ => usage(),
+        },
+        ["clean-swap", directory] => ream_bench::swap::clean_when_orphaned(std::path::Path::new(directory)),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ! {
+    eprintln!("usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | clean-swap DIRECTORY");
+    eprintln!("(it is started by ream bench)");
+    std::process::exit(125)
+}
+
+/// Does what the lines of standard input say until they end.
+fn serve(pages: usize) {
+    let session = counters::session();
+    let mut walks = walks::Walks::new(data::Data::new(pages));
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        let begun = Instant::now();
+        let before = (counters::of(session), usage_now());
+        let accesses = match line.as_str() {
+            "fill" => walks.fill(),
+            "counters" => 0,
+            command => match command.parse::<Slice>() {
+                Ok(slice) => walks.slice(&slice),
+                Err(error) => {
+                    eprintln!("ream-bench-worker: {error}");
+                    std::process::exit(125)
+                }
+            },
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        let (cpu, faults) = usage_now();
+        let done = Done {
+            accesses,
+            seconds,
+            cpu_seconds: cpu - before.1.0,
+            major_faults: faults - before.1.1,
+            ream: counters::difference(before.0, counters::of(session)),
+        };
+        println!("{done}");
+        if std::io::stdout().flush().is_err() {
+            return;
+        }
+    }
+}
+
+/// Processor time of all threads, in seconds, and major faults.
+fn usage_now() -> (f64, u64) {
+    // SAFETY: all-zero bytes are a valid rusage, which outlives the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_majflt as u64)
+}
+
+/// Data that fit: prints the seconds of the first touch of every page and of the passes after it.
+fn fits(pages: usize, passes: u64) {
+    let begun = Instant::now();
+    let mut walks = walks::Walks::new(data::Data::new(pages));
+    walks.fill();
+    let first = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    for _ in 0..passes {
+        for walk in [ream_bench::work::Walk::Sequential, ream_bench::work::Walk::Change, ream_bench::work::Walk::Random]
+        {
+            walks.slice(&Slice { walk, threads: 1, seconds: 0.0, accesses: pages as u64 });
+        }
+    }
+    println!("{first} {}", begun.elapsed().as_secs_f64());
+}

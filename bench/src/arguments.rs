@@ -1,0 +1,187 @@
+//! The command line of `ream bench`.
+
+use std::path::PathBuf;
+
+/// What `ream bench paging` was told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Paging {
+    /// Bytes of data.
+    pub data: u64,
+    /// The budget in bytes.
+    pub memory: u64,
+    /// The store's directory.
+    pub store: PathBuf,
+    /// Names (or beginnings of names) of rows; empty: all.
+    pub only: Vec<String>,
+    /// Seconds of a slice.
+    pub seconds: f64,
+    /// Slices of each kind.
+    pub rounds: usize,
+    /// File for the figures.
+    pub json: Option<PathBuf>,
+    /// Compare with kernel swap.
+    pub swap: bool,
+    /// Further options of `ream run`.
+    pub with: Vec<String>,
+}
+
+/// What `ream bench fits` and `ream bench malloc` were told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Pairs {
+    /// Bytes of data (fits).
+    pub data: u64,
+    /// The budget in bytes.
+    pub memory: u64,
+    /// The store's directory.
+    pub store: PathBuf,
+    /// Pairs of runs.
+    pub pairs: usize,
+    /// File for the figures.
+    pub json: Option<PathBuf>,
+    /// Further options of `ream run`.
+    pub with: Vec<String>,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// Print the help.
+    Help,
+    /// `paging`.
+    Paging(Paging),
+    /// `fits`.
+    Fits(Pairs),
+    /// `malloc`.
+    Malloc(Pairs),
+}
+
+/// The help text.
+pub const HELP: &str = "\
+usage: ream bench paging [OPTION]...   paging against the raw device, kernel swap and plain RAM
+       ream bench fits [OPTION]...     data that fit the budget, with and without Ream
+       ream bench malloc [OPTION]...   small malloc and free, with and without Ream
+
+  --data SIZE       data of the worker (paging: 4G; fits: 1G)
+  --memory SIZE     budget (paging: 1G; fits: 4G)
+  --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
+  --only ROW        only rows whose names begin so; may be repeated (paging)
+  --seconds N       length of a slice (paging: 2)
+  --rounds N        slices of each kind, in turns (paging: 5)
+  --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
+  --pairs N         pairs of runs (fits, malloc: 15)
+  --quick           small data and few rounds: to see that it works, not to measure
+  --with OPTION     a further option of ream run; may be repeated
+  --json FILE       write all figures there
+";
+
+fn size(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is no size; write it like 512M or 1.5G");
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match lower.strip_prefix(digits).unwrap_or("") {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(bad()),
+    };
+    let number: f64 = digits.parse().map_err(|_| bad())?;
+    let bytes = number * (1u64 << shift) as f64;
+    if (1.0..1e18).contains(&bytes) { Ok(bytes as u64) } else { Err(bad()) }
+}
+
+/// Reads the arguments after `ream bench`.
+///
+/// # Errors
+/// One line that says what is wrong.
+pub fn parse(arguments: &[String]) -> Result<Command, String> {
+    let Some((what, rest)) = arguments.split_first() else { return Ok(Command::Help) };
+    let is_paging = what == "paging";
+    if matches!(what.as_str(), "--help" | "-h" | "help") {
+        return Ok(Command::Help);
+    }
+    if !matches!(what.as_str(), "paging" | "fits" | "malloc") {
+        return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
+    }
+    let (mut data, mut memory) = if is_paging { (4 << 30, 1 << 30) } else { (1 << 30, 4 << 30) };
+    let (mut seconds, mut rounds, mut pairs) = (2.0, 5, 15);
+    let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
+    let mut store = PathBuf::from("/var/tmp");
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        let (name, mut inline) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let mut value =
+            || inline.take().or_else(|| words.next().cloned()).ok_or_else(|| format!("{name} needs a value"));
+        let count = |text: String| {
+            text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is no positive number"))
+        };
+        match name {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--data" => data = size(&value()?)?,
+            "--memory" => memory = size(&value()?)?,
+            "--store" => store = value()?.into(),
+            "--json" => json = Some(value()?.into()),
+            "--with" => with.push(value()?),
+            "--pairs" if !is_paging => pairs = count(value()?)?,
+            "--only" if is_paging => only.push(value()?),
+            "--rounds" if is_paging => rounds = count(value()?)?,
+            "--swap" if is_paging => swap = true,
+            "--seconds" if is_paging => {
+                let text = value()?;
+                seconds = text.parse().ok().filter(|s| *s > 0.0 && *s < 1e4).ok_or(format!("'{text}' is no time"))?;
+            }
+            "--quick" => {
+                (seconds, rounds, pairs) = (0.3, 3, 5);
+                (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
+            }
+            _ => return Err(format!("unknown option {name}; see ream bench --help")),
+        }
+    }
+    if is_paging {
+        if data < 2 * memory {
+            return Err("--data must be at least twice --memory, or nothing is paged".into());
+        }
+        return Ok(Command::Paging(Paging { data, memory, store, only, seconds, rounds, json, swap, with }));
+    }
+    let pairs = Pairs { data, memory, store, pairs, json, with };
+    Ok(if what == "fits" { Command::Fits(pairs) } else { Command::Malloc(pairs) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Result<Command, String> {
+        parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn reads_options_in_both_forms() {
+        let Ok(Command::Paging(paging)) =
+            of(&["paging", "--data=2G", "--memory", "512M", "--only", "random", "--swap"])
+        else {
+            panic!("not understood");
+        };
+        assert_eq!((paging.data, paging.memory, paging.swap), (2 << 30, 512 << 20, true));
+        assert_eq!(paging.only, ["random"]);
+    }
+
+    #[test]
+    fn refuses_what_makes_no_sense() {
+        for words in [
+            &["pagnig"][..],
+            &["paging", "--data", "1X"],
+            &["paging", "--data", "1G", "--memory", "1G"],
+            &["fits", "--swap"],
+            &["paging", "--rounds", "0"],
+            &["paging", "--json"],
+        ] {
+            assert!(of(words).is_err(), "{words:?}");
+        }
+        assert_eq!(of(&[]), Ok(Command::Help));
+    }
+}

@@ -1,0 +1,102 @@
+//! `ream bench fits`: data that fit the budget must cost nothing: pairs of whole runs, with Ream and without.
+
+use crate::arguments::Pairs;
+use crate::content::PAGE;
+use crate::driver::{Commands, Under, command};
+use crate::paging::ream_options;
+use crate::report;
+use crate::statistics::{Spread, interval};
+use serde_json::json;
+use std::process::Stdio;
+use std::time::Instant;
+
+/// The ratio that the upper end of an interval may reach.
+pub const MOST: f64 = 1.02;
+
+/// Runs the worker once and returns the numbers that it printed, and the seconds of the whole run.
+///
+/// # Errors
+/// It could not be run, or failed.
+pub fn once(commands: &Commands, under: &Under<'_>, arguments: &[String]) -> Result<Vec<f64>, String> {
+    let mut command = command(commands, under, arguments)?;
+    let begun = Instant::now();
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers: Option<Vec<f64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+    match numbers {
+        Some(mut numbers) if output.status.success() && !numbers.is_empty() => {
+            numbers.push(seconds);
+            Ok(numbers)
+        }
+        _ => Err(format!("{command:?}: {}, said '{}'", output.status, text.trim())),
+    }
+}
+
+/// Runs pairs, each with Ream first in every other one, and returns the ratios, Ream over plain, of every number.
+///
+/// # Errors
+/// A run failed.
+pub fn pairs(options: &Pairs, arguments: &[String]) -> Result<Vec<Vec<f64>>, String> {
+    let commands = Commands::find()?;
+    let under_ream = ream_options(options.memory, &options.store, &options.with);
+    let ream = || once(&commands, &Under::Ream(&under_ream), arguments);
+    let plain = || once(&commands, &Under::Nothing, arguments);
+    // One of each that does not count: files come into the page cache.
+    ream()?;
+    plain()?;
+    let mut ratios: Vec<Vec<f64>> = Vec::new();
+    for pair in 0..options.pairs {
+        let (ream, plain) = if pair % 2 == 0 {
+            let first = ream()?;
+            (first, plain()?)
+        } else {
+            let first = plain()?;
+            (ream()?, first)
+        };
+        ratios.resize(ream.len(), Vec::new());
+        for ((all, ream), plain) in ratios.iter_mut().zip(ream).zip(plain) {
+            all.push(ream / plain);
+        }
+    }
+    Ok(ratios)
+}
+
+/// Prints a line for each interval and returns whether all upper ends are low enough, and the figures.
+pub fn show(names: &[&str], ratios: &[Vec<f64>]) -> (bool, Vec<serde_json::Value>) {
+    let mut good = true;
+    let mut values = Vec::new();
+    for (name, ratios) in names.iter().zip(ratios) {
+        let Spread { low, middle, high } = interval(ratios);
+        let verdict = if high <= MOST { "pass" } else { "SHORT" };
+        good &= high <= MOST;
+        println!("{name:<24} {middle:.4} ({low:.4} to {high:.4})   upper end ≤ {MOST}: {verdict}");
+        values.push(
+            json!({"name": name, "ratio": middle, "low": low, "high": high, "met": high <= MOST, "pairs": ratios}),
+        );
+    }
+    (good, values)
+}
+
+/// Measures; returns whether it was good enough.
+///
+/// # Errors
+/// What kept it from measuring.
+pub fn run(options: &Pairs) -> Result<bool, String> {
+    let arguments = ["fits".into(), (options.data / PAGE as u64).to_string(), "3".into()];
+    let pairs = pairs(options, &arguments)?;
+    println!(
+        "time with Ream over time without, {} pairs, data {} MiB, memory {} MiB (95 % interval of the median)",
+        options.pairs,
+        options.data >> 20,
+        options.memory >> 20
+    );
+    let (good, values) = show(&["first touch", "after first touch", "whole run"], &pairs);
+    if let Some(path) = &options.json {
+        report::save(
+            path,
+            &json!({"benchmark": "fits", "data": options.data, "memory": options.memory, "rows": values}),
+        )?;
+    }
+    Ok(good)
+}

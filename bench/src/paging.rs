@@ -1,0 +1,253 @@
+//! `ream bench paging`: rows of workloads, each in slices that alternate between the device, Ream, swap and RAM.
+
+use crate::arguments::Paging;
+use crate::driver::{Commands, Under, Worker};
+use crate::raw::{Best, Pattern, Raw};
+use crate::report::{self, Figures};
+use crate::rows::{Against, Measure, PHASE_ORDERED, PHASE_RANDOM, ROWS, Row};
+use crate::statistics::median;
+use crate::swap::{self, Swap};
+use crate::work::{Done, Slice, Walk};
+use crate::{content::PAGE, lru};
+use serde_json::json;
+use std::ffi::OsString;
+
+/// Page-clusters of swap: the kernel's default, more, none.
+const CLUSTERS: [u32; 3] = [3, 6, 0];
+
+/// Everything that is running while rows are measured.
+struct Bench<'a> {
+    options: &'a Paging,
+    commands: Commands,
+    under_ream: Vec<OsString>,
+    pages: u64,
+    raw: Raw,
+    best: Best,
+    swap: Option<Swap>,
+    workers: Option<Workers>,
+}
+
+struct Workers {
+    ream: Worker,
+    plain: Worker,
+    swap: Option<Worker>,
+}
+
+/// Measures all rows that were asked for; returns whether all requirements were met.
+///
+/// # Errors
+/// What kept it from measuring.
+pub fn run(options: &Paging) -> Result<bool, String> {
+    let wanted =
+        |row: &&Row| options.only.is_empty() || options.only.iter().any(|name| row.name.starts_with(name.as_str()));
+    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
+    if rows.is_empty() {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        return Err(format!("no row is called so; there are {}", names.join(", ")));
+    }
+    let mut bench = Bench::new(options)?;
+    println!("{}", report::heading());
+    let mut all = Vec::new();
+    let mut good = true;
+    for row in rows {
+        let figures = bench.measure(row)?;
+        println!("{}", report::line(row, &figures));
+        good &= figures.verdicts(row).iter().all(|verdict| verdict.met != Some(false));
+        all.push(figures.json(row));
+    }
+    if let Some(path) = &options.json {
+        let value = json!({
+            "benchmark": "paging", "data": options.data, "memory": options.memory, "seconds": options.seconds,
+            "rounds": options.rounds, "raw_reads": format!("{:?}", bench.best.reads),
+            "raw_mixed": format!("{:?}", bench.best.mixed), "rows": all,
+        });
+        report::save(path, &value)?;
+    }
+    Ok(good)
+}
+
+/// The options of `ream run` for a budget, a store and what else was asked for.
+pub fn ream_options(memory: u64, store: &std::path::Path, with: &[String]) -> Vec<OsString> {
+    let mut options: Vec<OsString> = vec!["--memory".into(), memory.to_string().into(), "--store".into(), store.into()];
+    options.extend(with.iter().map(OsString::from));
+    options
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a Paging) -> Result<Bench<'a>, String> {
+        let commands = Commands::find()?;
+        swap::clean(&options.store);
+        let device = |error: std::io::Error| format!("direct I/O in {}: {error}", options.store.display());
+        let mut raw = Raw::new(&options.store, options.data).map_err(device)?;
+        let best = Best::find(&mut raw, options.seconds.min(0.2)).map_err(device)?;
+        println!(
+            "data {} MiB, memory {} MiB, store {}; raw reads {:?}, raw mixed {:?}",
+            options.data >> 20,
+            options.memory >> 20,
+            options.store.display(),
+            best.reads,
+            best.mixed
+        );
+        let swap = if options.swap {
+            let bytes = options.data + options.data / 8;
+            Some(Swap::new(&options.store, bytes, options.memory, &commands.worker)?)
+        } else {
+            None
+        };
+        let under_ream = ream_options(options.memory, &options.store, &options.with);
+        let pages = options.data / PAGE as u64;
+        Ok(Bench { options, commands, under_ream, pages, raw, best, swap, workers: None })
+    }
+
+    fn measure(&mut self, row: &Row) -> Result<Figures, String> {
+        drop_caches();
+        if row.against == Against::Lru {
+            return self.measure_zipf();
+        }
+        let mut workers = match self.workers.take() {
+            Some(workers) => workers,
+            None => self.start_workers()?,
+        };
+        let result = self.measure_with(row, &mut workers);
+        self.workers = Some(workers);
+        result
+    }
+
+    fn start_workers(&self) -> Result<Workers, String> {
+        let (plain, in_ram) = Worker::start(&self.commands, &Under::Nothing, self.pages)?;
+        let (ream, filled) = Worker::start(&self.commands, &Under::Ream(&self.under_ream), self.pages)?;
+        let speed = |done: &Done| self.options.data as f64 / done.seconds / 1e6;
+        print!("first ordered fill: RAM {:.0} MB/s, Ream {:.0} MB/s", speed(&in_ram), speed(&filled));
+        let swap = match &self.swap {
+            None => None,
+            Some(swap) => {
+                swap.cluster(CLUSTERS[0]);
+                let (worker, filled) = Worker::start(&self.commands, &Under::Group(&swap.entrance()), self.pages)?;
+                print!(", swap {:.0} MB/s", speed(&filled));
+                Some(worker)
+            }
+        };
+        println!();
+        Ok(Workers { ream, plain, swap })
+    }
+
+    fn measure_with(&mut self, row: &Row, workers: &mut Workers) -> Result<Figures, String> {
+        let hot = self.options.memory / 2 / PAGE as u64;
+        let walk = if matches!(row.walk, Walk::Hot(_)) { Walk::Hot(hot) } else { row.walk };
+        let slice = Slice { walk, threads: row.threads, seconds: self.options.seconds, accesses: 0 };
+        // A first slice that does not count brings memory into the state that the walk leaves it in.
+        let warm = match walk {
+            Walk::Hot(hot) => Slice { threads: 4, seconds: 0.0, accesses: 8 * hot, ..slice },
+            _ => slice,
+        };
+        workers.ream.slice(&warm)?;
+        workers.plain.slice(&slice)?;
+        if let Some(swap) = &mut workers.swap {
+            swap.slice(&warm)?;
+        }
+        let mut figures = Figures::default();
+        for round in 0..self.options.rounds {
+            let raw = self.raw_slice(row)?;
+            let ream = workers.ream.slice(&slice)?;
+            // RAM does not change while one looks at the others: two looks are enough.
+            if round < 2 {
+                let plain = workers.plain.slice(&slice)?;
+                figures.ram.push(plain.accesses as f64 / plain.seconds);
+            }
+            figures.add(row, raw, &ream);
+            if let (Some(swap), Some(worker)) = (&self.swap, &mut workers.swap) {
+                for (cluster, accesses) in CLUSTERS.into_iter().zip(&mut figures.swap_accesses) {
+                    swap.cluster(cluster);
+                    let done = worker.slice(&slice)?;
+                    accesses.push(done.accesses as f64 / done.seconds);
+                }
+            }
+        }
+        if row.measure == Measure::Bytes {
+            figures.ram.iter_mut().for_each(|value| *value *= PAGE as f64 / 1e6);
+        }
+        Ok(figures)
+    }
+
+    /// One slice of the device, in the row's measure.
+    fn raw_slice(&mut self, row: &Row) -> Result<f64, String> {
+        let seconds = self.options.seconds;
+        let (reads, mixed) = (self.best.reads, self.best.mixed);
+        let mut slice = |(pattern, depth): (Pattern, usize), bytes: u64| {
+            let rate = self.raw.slice(pattern, depth, if bytes > 0 { 0.0 } else { seconds }, bytes);
+            rate.map_err(|error| format!("direct I/O: {error}"))
+        };
+        let rate = match row.against {
+            Against::Reads => slice(reads, 0)?,
+            Against::Mixed => slice(mixed, 0)?,
+            Against::Pattern(pattern, depth) => slice((pattern, depth), 0)?,
+            Against::Phases => {
+                // A share of the pages asked for at random is in memory; the device need not read those.
+                let stored = 1.0 - self.options.memory as f64 / self.options.data as f64;
+                let random = (PHASE_RANDOM as f64 * stored) as u64 * PAGE as u64;
+                let (mut time, mut turns) = (0.0, 0.0);
+                while time < seconds {
+                    time += slice(reads, PHASE_ORDERED * PAGE as u64)?.seconds;
+                    time += slice((Pattern::Random, 1), random)?.seconds;
+                    turns += 1.0;
+                }
+                return Ok(turns * ((PHASE_ORDERED + PHASE_RANDOM) * PAGE as u64) as f64 / time / 1e6);
+            }
+            Against::Nothing | Against::Lru => return Ok(0.0),
+        };
+        Ok(match row.measure {
+            Measure::Bytes => rate.bytes_per_second() / 1e6,
+            Measure::MissTime => 1e6 / rate.reads_per_second(),
+            Measure::Misses | Measure::Accesses | Measure::Count => rate.reads_per_second(),
+        })
+    }
+
+    /// A skewed walk in a worker of its own, whose misses are held against exact LRU on the same trace.
+    fn measure_zipf(&mut self) -> Result<Figures, String> {
+        let (warm, measured) = (self.pages * 3, self.pages * 3 / 2);
+        let (mut worker, _) = Worker::start(&self.commands, &Under::Ream(&self.under_ream), self.pages)?;
+        let slice = |accesses| Slice { walk: Walk::Zipf, threads: 1, seconds: 0.0, accesses };
+        worker.slice(&slice(warm))?;
+        let done = worker.slice(&slice(measured))?;
+        drop(worker);
+        let exact = lru::zipf_misses(self.pages, self.options.memory / PAGE as u64, warm, measured) as f64;
+        let misses = done.ream.refaults as f64;
+        Ok(Figures {
+            ream: vec![misses],
+            raw: vec![exact],
+            ream_accesses: vec![done.accesses as f64 / done.seconds],
+            cpu_per_miss: vec![done.cpu_seconds * 1e6 / misses.max(1.0)],
+            lru_bytes: done.ream.bytes_in as f64 / (exact * PAGE as f64),
+            ..Figures::default()
+        })
+    }
+}
+
+impl Figures {
+    /// Adds a round.
+    fn add(&mut self, row: &Row, raw: f64, ream: &Done) {
+        let accesses = ream.accesses as f64;
+        let misses = ream.ream.refaults as f64;
+        self.raw.push(raw);
+        self.ream_accesses.push(accesses / ream.seconds);
+        let pages_in = ream.ream.bytes_in as f64 / PAGE as f64;
+        self.cpu_per_miss.push(ream.cpu_seconds * 1e6 / pages_in.max(1.0));
+        self.read_per_access.push(pages_in / accesses.max(1.0));
+        self.ream.push(match row.measure {
+            Measure::Bytes => accesses * PAGE as f64 / ream.seconds / 1e6,
+            Measure::Accesses => accesses / ream.seconds,
+            Measure::Misses => misses / ream.seconds,
+            Measure::MissTime => {
+                // What the hits took, by the speed of plain RAM, is not the misses' time.
+                let in_ram = median(&self.ram).max(1.0);
+                (ream.seconds - (accesses - misses) / in_ram) * 1e6 / misses.max(1.0)
+            }
+            Measure::Count => misses,
+        });
+    }
+}
+
+/// Clean file pages go; only root may ask for it, and direct I/O does not need it.
+fn drop_caches() {
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "1");
+}

@@ -1,0 +1,168 @@
+//! Kernel swap as a comparison: a swap file beside the store and a memory cgroup with the same limit. A process of its
+//! own takes all of it down again when the runner ends, however it ends; what even that process could not, the next
+//! start does.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const CLUSTER: &str = "/proc/sys/vm/page-cluster";
+const STATE: &str = "ream-bench-swap";
+
+/// What was set up, as written to the state file before it was.
+struct State {
+    file: PathBuf,
+    group: PathBuf,
+    cluster: String,
+}
+
+impl State {
+    fn path(directory: &Path) -> PathBuf {
+        directory.join(format!("{STATE}.state"))
+    }
+
+    fn load(directory: &Path) -> Option<State> {
+        let text = fs::read_to_string(State::path(directory)).ok()?;
+        let mut lines = text.lines();
+        let (file, group, cluster) = (lines.next()?, lines.next()?, lines.next()?);
+        Some(State { file: file.into(), group: group.into(), cluster: cluster.into() })
+    }
+
+    fn save(&self, directory: &Path) -> io::Result<()> {
+        let text = format!("{}\n{}\n{}\n", self.file.display(), self.group.display(), self.cluster);
+        fs::write(State::path(directory), text)
+    }
+}
+
+/// Swap that is on, and a cgroup to run programs in; taken down when dropped.
+pub struct Swap {
+    group: PathBuf,
+    directory: PathBuf,
+    cleaner: Child,
+}
+
+/// Where a memory cgroup can be made, its file for the limit, and whether its files are version 1.
+fn hierarchy() -> Option<(PathBuf, bool)> {
+    let first = Path::new("/sys/fs/cgroup/memory");
+    if first.join("memory.limit_in_bytes").exists() {
+        return Some((first.to_owned(), true));
+    }
+    let second = Path::new("/sys/fs/cgroup");
+    let controllers = fs::read_to_string(second.join("cgroup.subtree_control")).ok()?;
+    controllers.split_whitespace().any(|name| name == "memory").then(|| (second.to_owned(), false))
+}
+
+fn tool(name: &str) -> Command {
+    let found = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| Path::new(place).join(name));
+    Command::new(found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| name.into()))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", text.trim())) }
+}
+
+impl Swap {
+    /// Sets up a swap file of `bytes` bytes in `directory` and a cgroup limited to `limit` bytes. `worker` is the
+    /// program that cleans up.
+    ///
+    /// # Errors
+    /// What is missing: root, the cgroup, room, or the tools.
+    pub fn new(directory: &Path, bytes: u64, limit: u64, worker: &Path) -> Result<Swap, String> {
+        clean(directory);
+        let (root, first) = hierarchy().ok_or("no memory cgroup can be made here")?;
+        let directory = directory.canonicalize().map_err(|error| format!("{}: {error}", directory.display()))?;
+        let state = State {
+            file: directory.join(format!("{STATE}.swap")),
+            group: root.join(format!("{STATE}-{}", std::process::id())),
+            cluster: fs::read_to_string(CLUSTER).map_err(|error| format!("{CLUSTER}: {error}"))?.trim().to_owned(),
+        };
+        state.save(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        // The cleaner waits for the end of its standard input, which ends with this process.
+        let mut command = Command::new(worker);
+        command.arg("clean-swap").arg(&directory).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let cleaner = command.spawn().map_err(|error| format!("{}: {error}", worker.display()))?;
+        let swap = Swap { group: state.group.clone(), directory, cleaner };
+        let limited = || -> io::Result<()> {
+            fs::create_dir(&state.group)?;
+            let name = if first { "memory.limit_in_bytes" } else { "memory.max" };
+            fs::write(state.group.join(name), limit.to_string())
+        };
+        limited().map_err(|error| format!("{}: {error}", state.group.display()))?;
+        let written = (|| {
+            let mut file = fs::File::create(&state.file)?;
+            // Written, not only reserved: swap files must have no holes, on any file system.
+            let zeros = vec![0u8; 4 << 20];
+            let mut left = bytes;
+            while left > 0 {
+                let part = left.min(zeros.len() as u64);
+                file.write_all(&zeros[..part as usize])?;
+                left -= part;
+            }
+            file.sync_all()?;
+            fs::set_permissions(&state.file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        })();
+        written.map_err(|error| format!("{}: {error}", state.file.display()))?;
+        run(tool("mkswap").arg(&state.file))?;
+        run(tool("swapon").arg(&state.file))?;
+        Ok(swap)
+    }
+
+    /// The file into which a process writes `0` to join the cgroup.
+    pub fn entrance(&self) -> PathBuf {
+        self.group.join("cgroup.procs")
+    }
+
+    /// Sets how many pages (as a power of two) the kernel reads around a fault.
+    pub fn cluster(&self, power: u32) {
+        let _ = fs::write(CLUSTER, power.to_string());
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        drop(self.cleaner.stdin.take());
+        let _ = self.cleaner.wait();
+        clean(&self.directory);
+    }
+}
+
+/// The cleaner: waits until standard input ends, then takes down what the state file names.
+pub fn clean_when_orphaned(directory: &Path) {
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    clean(directory);
+}
+
+/// Takes down what an earlier start set up in `directory`, if anything.
+pub fn clean(directory: &Path) {
+    let Some(state) = State::load(directory) else { return };
+    for _ in 0..200 {
+        let list = fs::read_to_string(state.group.join("cgroup.procs")).unwrap_or_default();
+        let processes: Vec<i32> = list.lines().filter_map(|line| line.parse().ok()).collect();
+        if processes.is_empty() {
+            break;
+        }
+        for process in processes {
+            // SAFETY: kill only sends a signal, to a process in the cgroup that the runner made for its own.
+            unsafe { libc::kill(process, libc::SIGKILL) };
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let name = state.file.to_string_lossy();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let on = swaps.lines().any(|line| line.split_whitespace().next() == Some(&*name));
+    if on {
+        if let Err(error) = run(tool("swapoff").arg(&state.file)) {
+            eprintln!("ream bench: swap stays on: {error}");
+            return;
+        }
+    }
+    let _ = fs::remove_file(&state.file);
+    let _ = fs::remove_dir(&state.group);
+    let _ = fs::write(CLUSTER, &state.cluster);
+    let _ = fs::remove_file(State::path(directory));
+}
