@@ -51,6 +51,7 @@ const TRANSFER: u64 = 0;
 const MESSAGES: u64 = 1 << 32;
 const HELPER: u64 = 2 << 32;
 const PUNCHED: u64 = 3 << 32;
+const UNWATCHED: u64 = 4 << 32;
 const KIND: u64 = 0xff << 32;
 
 /// Stores a process can read: its own and those of 255 ancestors.
@@ -154,6 +155,7 @@ impl LinuxMachine {
                 self.watching_helper = completion.more();
                 self.helper.take()
             }
+            UNWATCHED => None,
             PUNCHED => {
                 if let Some(punch) = self.punches.get_mut(tag as usize) {
                     *punch = (0, 0);
@@ -196,8 +198,16 @@ impl LinuxMachine {
 
 impl Drop for LinuxMachine {
     fn drop(&mut self) {
-        // First of all, so that nobody, the helper thread neither, sleeps on us any more, and so that unmapping the
-        // staging area is not reported to the one who should read the report.
+        // The ring's watch keeps the userfaultfd alive beyond its descriptor, so it ends first; then the descriptor,
+        // so that nobody, the helper thread neither, sleeps on us any more, and so that unmapping the staging area is
+        // not reported to the one who should read the report.
+        self.staging.unregister();
+        if self.watching_messages && self.ring.unwatch(MESSAGES, UNWATCHED).is_ok() {
+            while self.watching_messages && self.ring.enter(Wait::Micros(100_000)).is_ok() {
+                let Some(completion) = self.ring.take() else { break };
+                let _ = self.complete(completion);
+            }
+        }
         self.inbox.uffd.close();
     }
 }

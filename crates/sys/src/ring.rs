@@ -241,6 +241,12 @@ impl Ring {
         self.push(Entry { operation, fd: fd.0, len, operation_flags, user_data: data, ..Entry::default() })
     }
 
+    /// Ends a watch; both it and this operation then complete, this one with `data`.
+    pub fn unwatch(&mut self, watch: u64, data: u64) -> Result<(), Errno> {
+        let operation = raw::io_uring_op::IORING_OP_POLL_REMOVE as u8;
+        self.push(Entry { operation, fd: -1, address: watch, user_data: data, ..Entry::default() })
+    }
+
     /// Submits what was started, and waits as told for at least one completion unless there is one already. One
     /// system call at most; none when there is nothing to do.
     pub fn enter(&mut self, wait: Wait) -> Result<(), Errno> {

@@ -16,6 +16,8 @@ pub(crate) struct Staging {
     pub(crate) huge_start: u32,
     /// Number of frames.
     pub(crate) frames: u32,
+    /// Whom the area is registered with.
+    registered: Option<Uffd>,
 }
 
 fn fail(what: &'static str) -> impl Fn(Errno) -> Setup {
@@ -34,7 +36,7 @@ impl Staging {
         let reservation =
             memory::map(reserved, BLOCK_BYTES, Protection::None).map_err(fail("reserve the staging area"))?.as_ptr();
         let start = reservation.wrapping_add(BLOCK_BYTES);
-        let staging = Staging { reservation, reserved, base: start.expose_provenance(), huge_start, frames };
+        let staging = Staging { reservation, reserved, base: start.expose_provenance(), huge_start, frames, registered: Some(*uffd) };
         let cut = huge_start as usize * PAGE_BYTES;
         staging.prepare(0, cut, Advice::NoHugePage, uffd)?;
         staging.prepare(cut, bytes - cut, Advice::HugePage, uffd)?;
@@ -58,6 +60,13 @@ impl Staging {
         uffd.register(address, bytes, mode::WRITE_PROTECT).map_err(fail("register the staging area"))
     }
 
+    /// Ends registration, without which unmapping would wait until the one who unmaps has read a message about it.
+    pub(crate) fn unregister(&mut self) {
+        if let Some(uffd) = self.registered.take() {
+            let _ = uffd.unregister(self.base, self.frames as usize * PAGE_BYTES);
+        }
+    }
+
     /// Address of a run of frames, if it lies inside.
     pub(crate) fn address(&self, frame: Frame, pages: u32) -> Option<usize> {
         let end = frame.0.checked_add(pages)?;
@@ -72,8 +81,8 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // SAFETY: the machine that handed out frames is going away; it has closed the userfaultfd before, so that
-        // unmapping reports to nobody.
+        self.unregister();
+        // SAFETY: the machine that handed out frames is going away.
         let _ = unsafe { memory::unmap(self.reservation, self.reserved) };
     }
 }
