@@ -149,7 +149,12 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
         Summary::Off => config.summary = ream_stats::Summary::Off as u32,
         Summary::Print => config.summary = ream_stats::Summary::Text as u32,
         Summary::File(path) => {
-            appendable("--summary", path)?;
+            let new = !path.exists();
+            drop(appendable("--summary", path)?);
+            if new {
+                // Only tried: until there is a summary nobody should find an empty one.
+                let _ = std::fs::remove_file(path);
+            }
             config.summary = ream_stats::Summary::Json as u32;
             config.summary_path = text("--summary", path)?;
         }

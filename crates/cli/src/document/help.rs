@@ -11,7 +11,7 @@ pub fn short(name: &str) -> String {
     let mut text = String::new();
     match command(name) {
         Some(command) => {
-            text += &format!("usage: ream {} {}", command.name, command.usage).trim_end();
+            text += format!("usage: ream {} {}", command.name, command.usage).trim_end();
             text += &format!("\n{}{}.\n", command.help[..1].to_uppercase(), &command.help[1..]);
         }
         None => {

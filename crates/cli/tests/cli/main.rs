@@ -1,0 +1,7 @@
+//! The command as its users see it: statuses, messages, precedence, and what a program finds that it has become.
+
+mod becomes;
+mod common;
+mod precedence;
+mod statuses;
+mod texts;

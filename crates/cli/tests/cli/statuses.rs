@@ -1,0 +1,163 @@
+//! Exit statuses and the lines that go with them, as `env` and `timeout` do it.
+
+use crate::common::{Scratch, refuses, run};
+
+#[test]
+fn mistakes_on_the_command_line_end_with_125() {
+    refuses(&[], 125, "ream: no command given; see ream --help");
+    refuses(&["rnu", "x"], 125, "ream: rnu: no such command; did you mean run?");
+    refuses(&["run"], 125, "ream: run: no program given; write ream run -- PROGRAM ARGUMENT...");
+    refuses(&["run", "--memroy", "1G", "true"], 125, "ream: --memroy: no such option; did you mean --memory?");
+    refuses(
+        &["run", "--engine", "mvoe", "true"],
+        125,
+        "ream: --engine: \"mvoe\": not one of auto, move, copy, usermode; did you mean move?",
+    );
+    refuses(&["help", "rnu"], 125, "ream: help: rnu: no such command; did you mean run?");
+    refuses(&["completions", "tcsh"], 125, "ream: completions: tcsh: not bash, zsh or fish");
+    refuses(&["man", "x"], 125, "ream: x: one argument too many");
+}
+
+#[test]
+fn impossible_sizes_end_with_125() {
+    refuses(
+        &["run", "--memory", "1Q", "true"],
+        125,
+        "ream: --memory: \"1Q\": unknown unit; use K, M, G, T or P (powers of 1024), or kB, MB, GB, TB or PB (of 1000)",
+    );
+    refuses(
+        &["run", "--memory", "99999999P", "true"],
+        125,
+        "ream: --memory: \"99999999P\": more than 64 bits hold; use a smaller size",
+    );
+    refuses(
+        &["run", "--memory", "1k", "true"],
+        125,
+        "ream: --memory: \"1k\": 1 KiB is too little to work with; at least 8 MiB are needed",
+    );
+    let (status, _, err) = run(&["run", "--memory", "1000T", "true"]);
+    assert_eq!(status, 125);
+    assert!(err.starts_with("ream: --memory: \"1000T\": 1000 TiB is more than this machine's "), "{err}");
+}
+
+#[test]
+fn stores_that_cannot_be_used_end_with_125() {
+    let scratch = Scratch::new();
+    let file = scratch.write("file", "", 0o644);
+    let file = file.to_str().unwrap();
+    refuses(
+        &["run", "--store", file, "true"],
+        125,
+        &format!("ream: store: {file}: not a directory; name a directory on a local disk"),
+    );
+    refuses(
+        &["run", "--store", "/dev/shm", "true"],
+        125,
+        "ream: store: /dev/shm: lies in RAM (tmpfs), where nothing is gained; name a directory on a local disk",
+    );
+    refuses(
+        &["run", "--store", "/no/such", "true"],
+        125,
+        "ream: store: /no/such: No such file or directory; name a directory on a local disk",
+    );
+    let (status, _, err) = run(&["run", "--store", "/proc", "true"]);
+    assert_eq!(status, 125);
+    assert!(err.starts_with("ream: store: /proc: not writable ("), "{err}");
+}
+
+#[test]
+fn files_that_cannot_be_written_end_with_125() {
+    refuses(
+        &["run", "--summary=/no/such/file", "true"],
+        125,
+        "ream: --summary: /no/such/file: No such file or directory; name a file that can be written",
+    );
+    refuses(
+        &["run", "--log", "info:/no/such/file", "true"],
+        125,
+        "ream: --log: /no/such/file: No such file or directory; name a file that can be written",
+    );
+}
+
+#[test]
+fn programs_that_cannot_be_executed_end_with_126() {
+    let scratch = Scratch::new();
+    let file = scratch.write("file", "#!/bin/sh\n", 0o644);
+    let file = file.to_str().unwrap();
+    refuses(
+        &["run", file],
+        126,
+        &format!("ream: {file}: cannot be executed: Permission denied; chmod +x makes it executable"),
+    );
+    refuses(&["run", "/usr"], 126, "ream: /usr: cannot be executed: Is a directory; name a program in it");
+    let text = scratch.write("text", "echo\n", 0o755);
+    let text = text.to_str().unwrap();
+    refuses(
+        &["run", text],
+        126,
+        &format!(
+            "ream: {text}: cannot be executed: Exec format error; give a script its first line, such as #!/bin/sh"
+        ),
+    );
+}
+
+#[test]
+fn programs_that_are_not_there_end_with_127() {
+    refuses(&["run", "no-such-program"], 127, "ream: no-such-program: not found in PATH; give its path, or install it");
+    refuses(
+        &["run", "--", "/no/such"],
+        127,
+        "ream: /no/such: cannot be executed: No such file or directory; check its path",
+    );
+    let scratch = Scratch::new();
+    let script = scratch.write("script", "#!/no/interpreter\n", 0o755);
+    let script = script.to_str().unwrap();
+    refuses(
+        &["run", script],
+        127,
+        &format!(
+            "ream: {script}: cannot be executed: its interpreter or dynamic linker does not exist; see its first line, \
+             or file(1)"
+        ),
+    );
+}
+
+#[test]
+fn otherwise_the_status_is_the_programs() {
+    assert_eq!(run(&["run", "true"]), (0, String::new(), String::new()));
+    assert_eq!(
+        run(&["run", "--", "sh", "-c", "echo out; echo err >&2; exit 42"]),
+        (42, "out\n".into(), "err\n".into())
+    );
+    assert_eq!(run(&["run", "--", "sh", "-c", "kill -9 $$"]).0, 1009);
+    assert_eq!(run(&["run", "--", "sh", "-c", "kill -TERM $$"]).0, 1015);
+}
+
+/// A program without a dynamic linker, made of a dynamic one by blanking that entry.
+fn static_program(scratch: &Scratch) -> String {
+    let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+    let long = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+    let headers = long(&bytes, 32) as usize;
+    let count = usize::from(u16::from_ne_bytes([bytes[56], bytes[57]]));
+    for at in (0..count).map(|number| headers + number * 56) {
+        if bytes[at..at + 4] == 3u32.to_ne_bytes() {
+            bytes[at..at + 4].fill(0);
+        }
+    }
+    scratch.write("static", bytes, 0o755).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn programs_that_ream_cannot_enter_are_named() {
+    let scratch = Scratch::new();
+    let program = static_program(&scratch);
+    let why = "statically linked, so Ream cannot enter it; link it dynamically";
+    refuses(&["run", "--memory", "1G", &program], 125, &format!("ream: {program}: {why}"));
+    // Without a budget it is run as it is, and says so.
+    let (_, _, err) = run(&["run", &program]);
+    assert!(err.starts_with(&format!("ream: {program}: {why}; running it without Ream\n")), "{err}");
+    let script = scratch.write("script", format!("#!{program}\n"), 0o755);
+    let (status, _, err) = run(&["run", "-m1G", script.to_str().unwrap()]);
+    assert_eq!(status, 125);
+    assert!(err.contains(&format!("its interpreter {program} is {why}")), "{err}");
+}
