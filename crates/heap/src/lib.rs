@@ -1,2 +1,53 @@
-//! malloc on managed regions.
+//! malloc on managed regions: blocks of 4 MiB and more are mappings of their own ([`Large`]), smaller ones come from
+//! jemalloc, whose extents are carved from managed chunks ([`Chunks`]) and whose metadata lies outside of them.
+//!
+//! The heap tells an [`Engine`] which pages it uses and which it has given up. It allocates nothing for itself but
+//! mappings, and sets no `errno`.
 #![no_std]
+
+mod cache;
+mod chunks;
+mod large;
+mod relocate;
+pub mod seams;
+pub mod small;
+mod table;
+
+use ream_page::{Page, Run};
+use ream_sys::futex::Mutex;
+
+pub use chunks::{Chunks, FrozenChunks};
+pub use large::{FrozenLarge, LARGE_BYTES, Large};
+pub use relocate::relocate;
+
+/// Held from the moment at which the kernel assigns or frees addresses until the engine knows of it. Without it, one
+/// thread's mapping could be given the addresses that another's has just left, and be taken for that one.
+/// Taken after every other lock of the heap, before those of the engine.
+pub static PLACING: Mutex<()> = Mutex::new(());
+
+/// What pages of the heap hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// One large block.
+    Large,
+    /// Small blocks.
+    Small,
+}
+
+/// What the heap tells the pager. All calls may come from any thread, with locks of the heap held; `add` and `moved`
+/// come with [`PLACING`].
+pub trait Engine {
+    /// The pages hold the program's data from now on. They are mapped and untouched, or have been touched but were
+    /// not known before. Pages already added may be added again.
+    fn add(run: Run, kind: Kind);
+    /// The pages are about to be unmapped; what they hold is lost.
+    fn remove(run: Run);
+    /// What the pages hold is lost and they read as zeros; they stay mapped.
+    fn discard(run: Run);
+    /// The kernel has moved the pages, present and absent ones, to another place, which the program does not know yet.
+    fn moved(from: Run, to: Page);
+    /// Whether memory is being paged, so that what is kept for later use costs others.
+    fn engaged() -> bool;
+    /// Whether the heap belongs to a session: its mappings are made without reserve and ask for large pages.
+    fn in_session() -> bool;
+}

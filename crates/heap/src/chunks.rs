@@ -1,0 +1,170 @@
+//! Address space for small blocks: chunks of 64 MiB and more, from which jemalloc's arenas carve their extents one
+//! after the other. What was carved is never returned; jemalloc keeps and reuses it, and gives back only its pages.
+
+use core::marker::PhantomData;
+use ream_page::{BLOCK_BYTES, PAGE_BYTES, Run};
+use ream_sys::futex::{Guard, Mutex};
+use ream_sys::memory::{self, Advice};
+
+use crate::large::map_aligned;
+use crate::{Engine, Kind, PLACING};
+
+/// Chunks are multiples of this.
+const CHUNK_BYTES: usize = 64 << 20;
+
+/// The first bytes carved keep small pages: a program with a small heap would only clear large ones in vain.
+const PLAIN_BYTES: usize = 16 << 20;
+
+/// Where the next extent is carved.
+struct Cursor {
+    next: usize,
+    end: usize,
+    /// Start of what keeps small pages in the present chunk, and its length.
+    plain: (usize, usize),
+    carved: usize,
+}
+
+/// All chunks of the process.
+pub struct Chunks<E> {
+    cursor: Mutex<Cursor>,
+    engine: PhantomData<fn() -> E>,
+}
+
+impl<E: Engine> Chunks<E> {
+    /// No chunks.
+    pub const fn new() -> Chunks<E> {
+        let cursor = Cursor { next: 0, end: 0, plain: (0, 0), carved: 0 };
+        Chunks { cursor: Mutex::new(cursor), engine: PhantomData }
+    }
+
+    /// Carves `bytes` (a multiple of 4096) at a multiple of `align`; they read as zeros. With `at` not 0 the extent
+    /// begins there or is not carved. Returns the address.
+    pub fn carve(&self, bytes: usize, align: usize, at: usize) -> Option<usize> {
+        let mut cursor = self.cursor.lock();
+        let _placing = PLACING.lock();
+        let align = align.max(PAGE_BYTES);
+        let fit = |cursor: &Cursor| {
+            let start = cursor.next.checked_next_multiple_of(align)?;
+            (cursor.next != 0 && start.checked_add(bytes)? <= cursor.end).then_some(start)
+        };
+        let start = match fit(&cursor) {
+            Some(start) if at == 0 || at == start => start,
+            _ if at != 0 => return None,
+            _ => {
+                map_chunk::<E>(&mut cursor, bytes.checked_add(align)?)?;
+                fit(&cursor)?
+            }
+        };
+        cursor.next = start + bytes;
+        cursor.carved += bytes;
+        E::add(Run::inside(start, bytes), Kind::Small);
+        Some(start)
+    }
+
+    /// Bytes carved so far.
+    pub fn carved(&self) -> usize {
+        self.cursor.lock().carved
+    }
+
+    /// The process has joined a session: the present chunk asks for large pages like those to come.
+    pub fn join_session(&self) {
+        want_large_pages(&self.cursor.lock());
+    }
+
+    /// Takes the lock for the duration of a fork, so that it is free in the child.
+    pub fn freeze(&self) -> FrozenChunks<'_> {
+        FrozenChunks { _guard: self.cursor.lock() }
+    }
+}
+
+impl<E: Engine> Default for Chunks<E> {
+    fn default() -> Chunks<E> {
+        Chunks::new()
+    }
+}
+
+/// While it exists, nothing is carved.
+pub struct FrozenChunks<'a> {
+    _guard: Guard<'a, Cursor>,
+}
+
+fn map_chunk<E: Engine>(cursor: &mut Cursor, least: usize) -> Option<()> {
+    let session = E::in_session();
+    let length = least.checked_next_multiple_of(CHUNK_BYTES)?;
+    let map = |length| Some((map_aligned(length, BLOCK_BYTES, session)?.as_ptr().expose_provenance(), length));
+    // Under a tight limit on address space the least will do.
+    let (start, length) = map(length).or_else(|| map(least.next_multiple_of(PAGE_BYTES)))?;
+    let plain = if cursor.end == 0 { PLAIN_BYTES.min(length) } else { 0 };
+    *cursor = Cursor { next: start, end: start + length, plain: (start, plain), carved: cursor.carved };
+    if session {
+        want_large_pages(cursor);
+    }
+    Some(())
+}
+
+fn want_large_pages(cursor: &Cursor) {
+    let start = cursor.plain.0 + cursor.plain.1;
+    if start < cursor.end {
+        // SAFETY: advice loses nothing.
+        let _ = unsafe { memory::advise(start, cursor.end - start, Advice::HugePage) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use ream_page::Page;
+
+    static ADDED: AtomicU64 = AtomicU64::new(0);
+
+    struct Noted;
+    impl Engine for Noted {
+        fn add(run: Run, kind: Kind) {
+            assert_eq!(kind, Kind::Small);
+            ADDED.fetch_add(run.pages, Ordering::SeqCst);
+        }
+        fn remove(_: Run) {}
+        fn discard(_: Run) {}
+        fn moved(_: Run, _: Page) {}
+        fn engaged() -> bool {
+            false
+        }
+        fn in_session() -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn extents_are_apart_aligned_zero_and_told() {
+        let chunks = Chunks::<Noted>::new();
+        let sizes = [
+            (2 << 20, 4096),
+            (5 << 20, 4096),
+            (40 << 20, 4096),
+            (3 << 20, 2 << 20),
+            (100 << 20, 4096),
+            (4096, 8 << 20),
+        ];
+        let mut all = [(0, 0); 6];
+        for ((bytes, align), place) in sizes.into_iter().zip(&mut all) {
+            let start = chunks.carve(bytes, align, 0).unwrap();
+            assert_eq!(start % align, 0);
+            // SAFETY: carved for the test alone.
+            unsafe {
+                let start: *mut u8 = core::ptr::with_exposed_provenance_mut(start);
+                assert_eq!((start.read(), start.add(bytes - 1).read()), (0, 0));
+                start.write_bytes(1, 1);
+                start.add(bytes - 1).write(1);
+            }
+            *place = (start, start + bytes);
+        }
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+        let bytes: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
+        assert_eq!((chunks.carved(), ADDED.load(Ordering::SeqCst) as usize), (bytes, bytes / 4096));
+        let end = chunks.carve(8192, 4096, 0).unwrap() + 8192;
+        assert_eq!(chunks.carve(4096, 4096, end + 4096), None);
+        assert_eq!(chunks.carve(4096, 4096, end), Some(end));
+    }
+}

@@ -1,0 +1,105 @@
+//! Which large block begins at an address: a table by 2 MiB block number, two levels over 47 bits of address space.
+//! Lookups, insertions and removals take no lock; second-level tables are mapped on demand and kept.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use ream_page::{BLOCK_BYTES, PAGE_BYTES};
+use ream_sys::memory::{self, Protection};
+
+const ENTRIES: usize = 1 << 13;
+const ENTRIES_MASK: usize = ENTRIES - 1;
+
+/// One second-level table: 16 GiB of address space.
+struct Leaf {
+    /// Length in bytes of the block that begins here, 0 for none.
+    lengths: [AtomicU64; ENTRIES],
+}
+
+/// Lengths of blocks by their address, which is a multiple of 2 MiB below 2^47.
+pub(crate) struct Table {
+    leaves: [AtomicPtr<Leaf>; ENTRIES],
+}
+
+impl Table {
+    pub(crate) const fn new() -> Table {
+        Table { leaves: [const { AtomicPtr::new(null_mut()) }; ENTRIES] }
+    }
+
+    fn slot(&self, address: usize) -> Option<&AtomicU64> {
+        let block = address / BLOCK_BYTES;
+        let leaf = self.leaves.get(block / ENTRIES)?.load(Ordering::Acquire);
+        // SAFETY: null, or a table that was published whole and is never unmapped.
+        let leaf = unsafe { leaf.as_ref() }?;
+        leaf.lengths.get(block & ENTRIES_MASK)
+    }
+
+    /// Length of the block at `address`, if one begins there.
+    pub(crate) fn get(&self, address: usize) -> Option<usize> {
+        let length = self.slot(address)?.load(Ordering::Acquire);
+        (length != 0).then_some(length as usize)
+    }
+
+    /// Takes the block at `address` out and returns its length. Of two threads that do so at once, one gets it.
+    pub(crate) fn take(&self, address: usize) -> Option<usize> {
+        let length = self.slot(address)?.swap(0, Ordering::AcqRel);
+        (length != 0).then_some(length as usize)
+    }
+
+    /// Enters a block, or changes its length. False when there is no memory for a table, or the address is too high.
+    pub(crate) fn set(&self, address: usize, length: usize) -> bool {
+        let Some(place) = self.leaves.get(address / BLOCK_BYTES / ENTRIES) else { return false };
+        if place.load(Ordering::Acquire).is_null() {
+            let bytes = size_of::<Leaf>();
+            let Ok(fresh) = memory::map(bytes, PAGE_BYTES, Protection::ReadWrite) else { return false };
+            let leaf: *mut Leaf = fresh.as_ptr().cast();
+            if place.compare_exchange(null_mut(), leaf, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                // SAFETY: another thread was first; nobody has seen ours.
+                let _ = unsafe { memory::unmap(fresh.as_ptr(), bytes) };
+            }
+        }
+        let Some(slot) = self.slot(address) else { return false };
+        slot.store(length as u64, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_at_both_ends_of_the_address_space() {
+        let table = Table::new();
+        let last = (1 << 47) - BLOCK_BYTES;
+        for address in [0, BLOCK_BYTES, 0x7f00_0020_0000, last] {
+            assert_eq!(table.get(address), None);
+            assert!(table.set(address, address / 2 + 4096));
+            assert_eq!(table.get(address), Some(address / 2 + 4096));
+        }
+        assert_eq!(table.take(BLOCK_BYTES), Some(BLOCK_BYTES / 2 + 4096));
+        assert_eq!(table.take(BLOCK_BYTES), None);
+        assert_eq!(table.get(0), Some(4096));
+        assert!(!table.set(1 << 47, 4096));
+        assert_eq!(table.get(usize::MAX), None);
+    }
+
+    #[test]
+    fn of_two_that_take_one_gets_it() {
+        extern crate std;
+        let table = Table::new();
+        let won = std::sync::atomic::AtomicUsize::new(0);
+        for round in 1..500usize {
+            table.set(round * BLOCK_BYTES, round);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        if table.take(round * BLOCK_BYTES).is_some() {
+                            won.fetch_add(1, Ordering::SeqCst);
+                        }
+                    });
+                }
+            });
+            assert_eq!(won.load(Ordering::SeqCst), round);
+        }
+    }
+}
