@@ -108,6 +108,15 @@ impl<K: Zeroable + PartialEq> Regions<K> {
         count
     }
 
+    /// Tells each range, in order of address.
+    pub fn each(&self, tell: &mut dyn FnMut(Run)) {
+        let mut place = Place { leaf: 0, index: 0 };
+        while let Some(entry) = self.at(place) {
+            tell(Run { start: Page(entry.start), pages: entry.pages });
+            place = self.after(place);
+        }
+    }
+
     /// Labels the pages of a run, whatever they were before.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub struct Process {
     pub(crate) moving: AtomicU32,
     pub(crate) held: AtomicU64,
     pub(crate) managed: AtomicI64,
-    /// Bit 0: counted as starving; bit 1: counted as engaged.
+    /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
     /// Stored form of the [`crate::Engine`] in use; 0 before engagement.
     pub engine: AtomicU32,
@@ -79,6 +79,7 @@ pub struct Process {
 
 const STARVING: u32 = 1;
 const ENGAGED: u32 = 2;
+const LEAVING: u32 = 4;
 
 impl Process {
     /// Stage and owner's process number (0 when free).
@@ -186,6 +187,13 @@ impl Process {
     pub fn engaged(&self) -> bool {
         self.flags.load(SeqCst) & ENGAGED != 0
     }
+    /// Whether it has said that it is about to end.
+    pub fn leaving(&self) -> bool {
+        self.flags.load(SeqCst) & LEAVING != 0
+    }
+    pub(crate) fn set_leaving(&self, yes: bool) {
+        self.set_flag(LEAVING, yes);
+    }
     /// Sets or clears a flag; true when that changed it.
     fn set_flag(&self, flag: u32, yes: bool) -> bool {
         let before = if yes { self.flags.fetch_or(flag, SeqCst) } else { self.flags.fetch_and(!flag, SeqCst) };
@@ -229,6 +237,7 @@ impl Process {
         ledger.change_managed(-self.managed.swap(0, SeqCst));
         self.set_starving(ledger, false);
         self.set_engaged(ledger, false);
+        self.set_leaving(false);
         self.counters.fold_into(total);
         self.lease_count.store(0, SeqCst);
         self.start.store(0, SeqCst);

@@ -203,6 +203,29 @@ impl Session {
             .count()
     }
 
+    /// The process of entry `me` is about to end. It keeps what it holds until it has, when a sweep finds it: its memory
+    /// is there until then. Returns whether it is the session's last, which writes the closing summary if it can
+    /// [claim](Session::claim_summary) it: no other process lives that is not about to end too, nor the one that the
+    /// launcher became, which may be running a program that is not in the session. `alive` as for [`Session::sweep`].
+    pub fn leave(&self, me: usize, mut alive: impl FnMut(Identity) -> bool) -> bool {
+        let Some(process) = self.table.get(me) else { return false };
+        process.set_leaving(true);
+        let mine = process.identity();
+        let others = self.used().iter().enumerate().any(|(index, other)| {
+            let (stage, pid) = other.lifecycle();
+            index != me
+                && stage != Lifecycle::Free
+                && !other.leaving()
+                && alive(Identity { pid, start: if stage == Lifecycle::Live { other.start.load(SeqCst) } else { 0 } })
+        });
+        if others {
+            return false;
+        }
+        let Some(root) = self.root().filter(|root| Some(*root) != mine) else { return true };
+        let leaving = self.used().iter().any(|other| other.identity() == Some(root) && other.leaving());
+        leaving || !alive(root)
+    }
+
     /// Claims an entry for the calling process. If it had one already (it executed another program), what that one
     /// held is given back and it begins anew. `None` when the table is full.
     pub fn claim(&self, who: Identity, now_ms: u64) -> Option<usize> {

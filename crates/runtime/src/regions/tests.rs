@@ -37,6 +37,9 @@ fn touching_ranges_of_one_kind_join() {
     regions.remove(run(12, 4));
     assert_eq!(all(&regions), [run(10, 2), run(16, 9), run(25, 1)]);
     assert_eq!(regions.total(), 12);
+    let mut told = Vec::new();
+    regions.each(&mut |run| told.push(run));
+    assert_eq!(told, all(&regions));
     assert_eq!(regions.next_from(Page(13)), Some((run(16, 9), Kind::Large)));
     assert_eq!(regions.next_from(Page(26)), None);
     let mut one = [run(0, 0)];

@@ -182,6 +182,33 @@ fn a_full_table_refuses_and_one_summary_is_claimed() {
     assert!(!session.claim_summary());
 }
 
+#[test]
+fn the_last_to_leave_is_told_so() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    session.set_root(id(1));
+    let everyone = |_: Identity| true;
+    let root = session.claim(id(1), 0).unwrap();
+    let child = session.claim(id(2), 0).unwrap();
+    let killed = session.claim(id(3), 0).unwrap();
+    session.process(child).unwrap().acquire(session.ledger(), 30);
+    assert!(!session.leave(child, everyone));
+    assert_eq!(session.ledger().free_pages(), 70);
+    // The root is alone but for a killed process.
+    assert!(!session.leave(root, everyone));
+    assert!(session.leave(root, |who| who != id(3)));
+    // A last one whose root runs something else, has left, or is gone.
+    session.release(killed);
+    session.release(root);
+    assert!(!session.leave(child, everyone));
+    assert!(session.leave(child, |who| who != id(1)));
+    let root = session.claim(id(1), 0).unwrap();
+    assert!(!session.leave(child, everyone));
+    session.process(root).unwrap().set_leaving(true);
+    assert!(session.leave(child, everyone));
+    assert!(!session.process(session.claim(id(1), 0).unwrap()).unwrap().leaving());
+}
+
 /// Counts a thread as finished, also when an assertion fails in it.
 struct Finished<'a>(&'a AtomicU64);
 
