@@ -118,15 +118,20 @@ impl FakeMachine {
         }
     }
 
-    /// Panics from the first moment on at which program and staging area use more than so many pages.
+    /// Panics from the first moment on at which [`FakeMachine::memory_pages`] are more than so many.
     pub fn set_ceiling(&mut self, pages: Option<u64>) {
         self.ceiling = pages;
         self.account();
     }
 
-    /// Pages of memory in use: mapped by the program (zero-page mappings cost nothing) and populated frames.
+    /// Pages of memory in use: mapped in registered ranges (zero-page mappings cost nothing) and populated frames.
     pub fn memory_pages(&self) -> u64 {
         self.memory.backed + self.staging.backed
+    }
+
+    /// Pages of memory that the program uses outside the registered ranges.
+    pub fn unregistered_pages(&self) -> u64 {
+        self.memory.outside
     }
 
     /// The most that [`FakeMachine::memory_pages`] has been.

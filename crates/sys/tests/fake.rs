@@ -314,8 +314,9 @@ fn large_pages_travel_whole_or_split() {
     let (first, second) = (page(0).block(), Block(page(0).block().0 + 1));
     assert_eq!(fake.touch_write(1, page(7), Content(1)), Touch::Hit(Content(1)));
     assert!(fake.is_huge(first));
-    assert_eq!(fake.memory_pages(), 512);
+    assert_eq!((fake.memory_pages(), fake.unregistered_pages()), (0, 512));
     fake.register(run(0, 1024)).unwrap();
+    assert_eq!((fake.memory_pages(), fake.unregistered_pages()), (512, 0));
     assert_eq!(fake.move_out(page(0), Frame(512), 512).pages, 512);
     assert_eq!(fake.counts().huge_out, 1);
     assert_eq!(fake.move_in(Frame(512), page(0), 512).pages, 512);

@@ -281,7 +281,7 @@ impl Machine for FakeMachine {
             return Err(Errno(EINVAL));
         }
         for page in pages_of(run) {
-            self.memory.cell_mut(page).registered = true;
+            self.memory.set_registered(page, true);
         }
         self.between();
         Ok(())
@@ -290,9 +290,7 @@ impl Machine for FakeMachine {
     fn unregister(&mut self, run: Run) -> Result<(), Errno> {
         self.enter("unregister", run.start.0, 0, run.pages);
         for page in pages_of(run) {
-            if self.memory.cell(page).registered {
-                self.memory.cell_mut(page).registered = false;
-            }
+            self.memory.set_registered(page, false);
         }
         self.wake_sleepers(run);
         self.between();

@@ -117,8 +117,9 @@ pub(super) struct Memory {
     mappings: Vec<Mapping>,
     /// What is mapped, for picking pages at random.
     pub areas: Vec<Run>,
-    /// Pages of memory behind what is mapped.
+    /// Pages of memory behind what is mapped in registered ranges, and elsewhere.
     pub backed: u64,
+    pub outside: u64,
     /// Large pages split.
     pub splits: u64,
 }
@@ -126,7 +127,14 @@ pub(super) struct Memory {
 impl Memory {
     pub fn new() -> Memory {
         let none = Mapping { writable: false, locked: false, huge: false };
-        Memory { blocks: BTreeMap::new(), mappings: std::vec![none], areas: Vec::new(), backed: 0, splits: 0 }
+        Memory {
+            blocks: BTreeMap::new(),
+            mappings: std::vec![none],
+            areas: Vec::new(),
+            backed: 0,
+            outside: 0,
+            splits: 0,
+        }
     }
 
     pub fn cell(&self, page: Page) -> Cell {
@@ -181,7 +189,25 @@ impl Memory {
         cell.zero_page = zero_page;
         cell.shared = false;
         cell.pinned = false;
-        self.backed += !zero_page as u64;
+        let registered = cell.registered;
+        self.charge(registered, !zero_page as i64);
+    }
+
+    /// Counts memory behind a page, or no longer.
+    pub fn charge(&mut self, registered: bool, pages: i64) {
+        let count = if registered { &mut self.backed } else { &mut self.outside };
+        *count = count.wrapping_add_signed(pages);
+    }
+
+    /// Registers or deregisters a page.
+    pub fn set_registered(&mut self, page: Page, on: bool) {
+        let cell = self.cell(page);
+        if cell.registered != on {
+            let cost = (cell.content.is_some() && !cell.zero_page) as i64;
+            self.charge(cell.registered, -cost);
+            self.charge(on, cost);
+            self.cell_mut(page).registered = on;
+        }
     }
 
     /// Unmaps one page and says what it held and whether that cost memory.
@@ -192,13 +218,15 @@ impl Memory {
         let zero_page = std::mem::take(&mut cell.zero_page);
         cell.shared = false;
         cell.pinned = false;
-        self.backed -= !zero_page as u64;
+        let registered = cell.registered;
+        self.charge(registered, -(!zero_page as i64));
         Some((content, zero_page))
     }
 
     /// Moves a whole block's large page out; the caller has checked that it is one.
     pub fn remove_huge(&mut self, block: Block) -> Vec<Content> {
-        self.backed -= BLOCK_PAGES as u64;
+        let registered = self.block(block).cells[0].registered;
+        self.charge(registered, -(BLOCK_PAGES as i64));
         let cells = self.block(block);
         cells.huge = false;
         cells.cells.iter_mut().map(|c| c.content.take().unwrap_or_default()).collect()
@@ -206,7 +234,8 @@ impl Memory {
 
     /// Maps a block by one large page; the caller has checked that nothing is mapped and no table hangs there.
     pub fn install_huge(&mut self, block: Block, contents: &[Content]) {
-        self.backed += BLOCK_PAGES as u64;
+        let registered = self.block(block).cells[0].registered;
+        self.charge(registered, BLOCK_PAGES as i64);
         let cells = self.block(block);
         cells.huge = true;
         for (cell, content) in cells.cells.iter_mut().zip(contents) {
@@ -219,6 +248,7 @@ impl Memory {
         for cell in self.blocks.values_mut().flat_map(|b| &mut b.cells) {
             cell.registered = false;
         }
+        self.outside += std::mem::take(&mut self.backed);
     }
 
     /// Every mapped page is shared with another process.

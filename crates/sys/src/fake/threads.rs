@@ -170,7 +170,8 @@ impl FakeMachine {
         if access != Access::Read {
             cell.shared = false;
             let was_zero_page = std::mem::take(&mut cell.zero_page);
-            self.memory.backed += was_zero_page as u64;
+            let registered = cell.registered;
+            self.memory.charge(registered, was_zero_page as i64);
         }
         let cell = self.memory.cell_mut(page);
         let content = cell.content.unwrap_or_default();

@@ -1,0 +1,4 @@
+//! A shard on the fake kernel and a program that uses it, for tests.
+
+pub mod ops;
+pub mod world;

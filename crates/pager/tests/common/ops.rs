@@ -1,0 +1,165 @@
+//! Operations of a random test run: what they are, how they are drawn, and how a failing list of them is made short.
+
+use super::world::World;
+use ream_sys::fake::Random;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+/// One thing that the program or its surroundings do. Numbers are taken modulo what there is, so that a list stays
+/// valid when some of it is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Area, pages: a new mapping comes under management.
+    Map(u8, u16),
+    /// Area, pages, pages written first: memory in use comes under management.
+    MapLate(u8, u16, u16),
+    /// Area, first page, touches, step, whether they write: one thread walks.
+    Walk(u8, u16, u16, i16, bool),
+    /// Area, first page, pages, threads, touches each, seed: threads touch pages of a window at random.
+    Threads(u8, u16, u16, u8, u16, u16),
+    /// Area, first page, pages: madvise by way of the pager.
+    Discard(u8, u16, u16),
+    /// Area, first page, pages: madvise behind the pager's back.
+    DiscardUnheard(u8, u16, u16),
+    /// Area, first page, pages: munmap by way of the pager.
+    Unmap(u8, u16, u16),
+    /// Area, first page, pages: munmap that the pager hears of from the kernel.
+    UnmapUnheard(u8, u16, u16),
+    /// Area, first page, pages: the same, and the program maps and uses the place again at once, unmanaged.
+    MapOver(u8, u16, u16),
+    /// Area: what is mapped there and not managed comes under management.
+    Manage(u8),
+    /// Area, target area: mremap.
+    Remap(u8, u8),
+    /// Area, first page, pages, writable: mprotect.
+    Protect(u8, u16, u16, bool),
+    /// Area, first page, pages, locked: mlock.
+    Lock(u8, u16, u16, bool),
+    /// Area, first page, pages, held: the pager keeps blocks in place.
+    Hold(u8, u16, u16, bool),
+    /// Area, page: a device pins it and writes to it from time to time.
+    Pin(u8, u16),
+    /// The oldest pin ends.
+    Unpin,
+    /// Pages: the budget changes.
+    Limit(u16),
+    /// Slots: the store's file system has space for so many.
+    Space(u16),
+    /// How rough the machine is from now on.
+    Rough(u8),
+    /// Fork; whether the test goes on in the child.
+    Fork(bool),
+    /// Every child has ended.
+    ChildrenGone,
+    /// A stored page changes on the device.
+    Corrupt(u16),
+    /// So many turns of the pager.
+    Turns(u16),
+}
+
+/// Whether runs may contain what a program does not survive: a full disk, errors, a device that lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Survivable,
+    Failing,
+}
+
+/// Draws the next operation.
+pub fn draw(random: &mut Random, kind: Kind) -> Op {
+    let area = random.below(6) as u8;
+    let first = random.below(3000) as u16;
+    let few = random.between(1, 80) as u16;
+    let many = random.between(1, 1500) as u16;
+    let some = if random.one_in(2) { few } else { many };
+    let yes = random.one_in(2);
+    match random.below(100) {
+        0..=9 => Op::Map(area, random.between(1, 3000) as u16),
+        10..=13 => Op::MapLate(area, random.between(1, 3000) as u16, many),
+        14..=39 => Op::Walk(area, first, many, [1, 1, 1, -1, 7, 64, 129][random.below(7) as usize], yes),
+        40..=59 => Op::Threads(area, first, some, random.between(1, 12) as u8, few, random.below(1000) as u16),
+        60..=64 => Op::Discard(area, first, some),
+        65..=67 => Op::DiscardUnheard(area, first, some),
+        68..=70 => Op::Unmap(area, first, some),
+        71..=72 => Op::UnmapUnheard(area, first, some),
+        73..=74 => Op::MapOver(area, first, some),
+        75..=76 => Op::Manage(area),
+        77..=79 => Op::Remap(area, random.below(6) as u8),
+        80..=81 => Op::Protect(area, first, random.between(1, 16) as u16, yes),
+        82 => Op::Lock(area, first, random.between(1, 16) as u16, yes),
+        83 => Op::Hold(area, first, random.between(1, 16) as u16, yes),
+        84 => Op::Pin(area, first),
+        85 => Op::Unpin,
+        86..=87 => Op::Limit(random.between(600, 5000) as u16),
+        88..=90 => Op::Rough(random.below(4) as u8),
+        91..=92 => Op::Fork(yes),
+        93..=94 => Op::ChildrenGone,
+        95..=96 if kind == Kind::Failing => Op::Space(random.between(1, 12_000) as u16),
+        97 if kind == Kind::Failing => Op::Corrupt(first),
+        98 if kind == Kind::Failing => Op::Rough(random.between(4, 6) as u8),
+        _ => Op::Turns(few),
+    }
+}
+
+/// Plays a list of operations on a world of this seed, to the end and beyond: everything is read back and let go.
+pub fn play(seed: u64, ops: &[Op]) {
+    let mut world = World::new(seed);
+    for op in ops {
+        if !world.apply(*op) {
+            // The pager stopped for a cause that was put there: what is mapped is still right.
+            return;
+        }
+    }
+    world.finish();
+}
+
+thread_local! {
+    /// Whether panics of this thread are expected, and not worth a message each.
+    static SILENT: Cell<bool> = const { Cell::new(false) };
+}
+
+fn silence_expected_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !SILENT.get() {
+                loud(info);
+            }
+        }));
+    });
+}
+
+fn fails(seed: u64, ops: &[Op]) -> Option<String> {
+    silence_expected_panics();
+    SILENT.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed, ops)));
+    SILENT.set(false);
+    let cause = outcome.err()?;
+    let text = cause.downcast_ref::<String>().cloned();
+    Some(text.or_else(|| cause.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default())
+}
+
+/// Draws and plays a list of so many operations. If it fails, makes the list short and panics with it as code.
+pub fn fuzz(seed: u64, steps: usize, kind: Kind) {
+    let mut random = Random::new(seed);
+    let mut ops: Vec<Op> = (0..steps).map(|_| draw(&mut random, kind)).collect();
+    let Some(mut text) = fails(seed, &ops) else { return };
+    let mut tries = 600;
+    let mut chunk = ops.len() / 2;
+    while chunk > 0 && tries > 0 {
+        let mut at = 0;
+        while at < ops.len() && tries > 0 {
+            let mut fewer = ops.clone();
+            fewer.drain(at..(at + chunk).min(ops.len()));
+            tries -= 1;
+            match fails(seed, &fewer) {
+                Some(shorter) => (ops, text) = (fewer, shorter),
+                None => at += chunk,
+            }
+        }
+        chunk /= 2;
+    }
+    let list: Vec<String> = ops.iter().map(|op| format!("Op::{op:?}")).collect();
+    panic!("{text}\n\nas a test:\n\n    play({seed}, &[{}]);\n", list.join(", "));
+}

@@ -1,0 +1,588 @@
+//! A program under the pager on the fake kernel: its mappings, its threads, and the loop that drives the shard.
+//! The fake knows what every page must hold; this keeps what is mapped, what is managed, and the budget.
+
+use super::ops::Op;
+use ream_page::{Page, Run, StoreId};
+use ream_pager::{Config, Counters, Fatal, Fetch, Progress, Shard};
+use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
+use ream_sys::{Event, Events, Machine, Wait};
+
+/// Areas lie so far apart, in pages.
+const SPAN: u64 = 8 * 512;
+const AREAS: usize = 6;
+const BASE: u64 = 512 * 4096;
+/// Pages of metadata per block, as the pager counts them.
+const META: u64 = 3;
+const THREAD: u32 = 1;
+/// Most pages that cannot be moved at a time; they must fit every budget with room to spare.
+const UNMOVABLE: usize = 64;
+
+/// One page of an area.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Unmapped,
+    Unmanaged,
+    Managed,
+}
+
+pub struct World {
+    pub shard: Shard<FakeMachine>,
+    shape: Shape,
+    random: Random,
+    areas: [Vec<Place>; AREAS],
+    pins: Vec<Page>,
+    /// Pages protected or locked.
+    stiff: Vec<Page>,
+    /// Most memory that may be in use: the budget, or less and less of what it was before the budget shrank.
+    allowed: u64,
+    forks: u8,
+    /// A cause to stop has been put there.
+    may_stop: bool,
+    may_be_corrupt: bool,
+}
+
+fn shape(seed: u64, limit: u64) -> Shape {
+    let mut random = Random::new(seed ^ 0x5a5a);
+    Shape {
+        seed,
+        small_frames: limit as u32 + 1024,
+        huge_groups: random.between(1, 12) as u32,
+        io_limit: random.between(24, 64) as u32,
+        store_slots: 1 << 20,
+    }
+}
+
+fn counters() -> &'static Counters {
+    Box::leak(Box::new(Counters::new()))
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let mut random = Random::new(seed ^ 0x77);
+        let limit = if random.one_in(2) { random.between(600, 1500) } else { random.between(1500, 5000) };
+        let fetch = [Fetch::Auto, Fetch::Auto, Fetch::Lazy, Fetch::Aggressive][random.below(4) as usize];
+        let shape = shape(seed, 5000);
+        let mut machine = FakeMachine::new(shape);
+        machine.script = Script { patience_calls: 300_000, ..Script::calm() };
+        let shard = Shard::new(machine, Config { limit, slots: 1 << 16, fetch }, counters()).expect("memory");
+        World {
+            shard,
+            shape,
+            random,
+            areas: Default::default(),
+            pins: Vec::new(),
+            stiff: Vec::new(),
+            allowed: limit,
+            forks: 0,
+            may_stop: false,
+            may_be_corrupt: false,
+        }
+    }
+
+    fn machine(&mut self) -> &mut FakeMachine {
+        self.shard.machine_mut()
+    }
+
+    /// Carries out one operation. Returns false when the pager has stopped for a cause that was put there.
+    pub fn apply(&mut self, op: Op) -> bool {
+        match op {
+            Op::Map(area, pages) => self.map(area, pages, 0),
+            Op::MapLate(area, pages, written) => self.map(area, pages, written),
+            Op::Walk(area, first, touches, step, write) => self.walk(area, first, touches, step, write),
+            Op::Threads(area, first, pages, threads, touches, seed) => {
+                if let Some(run) = self.window(area, first, pages) {
+                    self.threads(run, threads, touches, seed);
+                }
+            }
+            Op::Discard(area, first, pages) => self.each_run(area, first, pages, Place::Managed, World::discard),
+            Op::DiscardUnheard(area, first, pages) => {
+                self.each_run(area, first, pages, Place::Managed, |world, run| world.machine().discard(run));
+            }
+            Op::Unmap(area, first, pages) => {
+                self.each_run(area, first, pages, Place::Managed, |world, run| world.unmap(run, true, false));
+            }
+            Op::UnmapUnheard(area, first, pages) => {
+                self.each_run(area, first, pages, Place::Managed, |world, run| world.unmap(run, false, false));
+            }
+            Op::MapOver(area, first, pages) => {
+                self.each_run(area, first, pages, Place::Managed, |world, run| world.unmap(run, false, true));
+            }
+            Op::Manage(area) => self.each_run(area, 0, SPAN as u16, Place::Unmanaged, World::manage),
+            Op::Remap(area, to) => self.remap(area, to),
+            Op::Protect(area, first, pages, writable) => {
+                self.stiffen(area, first, pages, writable, |m, run, on| m.protect(run, on));
+            }
+            Op::Lock(area, first, pages, locked) => {
+                self.stiffen(area, first, pages, !locked, |m, run, on| m.lock(run, !on));
+            }
+            Op::Hold(area, first, pages, held) => {
+                if let Some(run) = self.window(area, first, pages) {
+                    self.shard.hold(run, held);
+                    self.turns(20);
+                    // Held blocks need not fit the budget, so holds do not last.
+                    self.shard.hold(run, false);
+                }
+            }
+            Op::Pin(area, page) => self.pin(area, page),
+            Op::Unpin => {
+                if !self.pins.is_empty() {
+                    let page = self.pins.remove(0);
+                    self.machine().unpin(page);
+                }
+            }
+            Op::Limit(pages) => {
+                self.shard.set_limit(pages as u64);
+                self.allow();
+            }
+            Op::Space(slots) => {
+                self.may_stop = true;
+                self.machine().set_store_slots(slots as u32);
+            }
+            Op::Rough(level) => self.rough(level),
+            Op::Fork(child) => self.fork(child),
+            Op::ChildrenGone => {
+                self.machine().children_gone();
+                self.shard.thaw();
+            }
+            Op::Corrupt(which) => {
+                self.may_be_corrupt = true;
+                self.machine().corrupt_any(which as usize);
+            }
+            Op::Turns(count) => self.turns(count),
+        }
+        self.devices_write();
+        self.shard.fatal().is_none()
+    }
+
+    /// Everything is read once more, then let go; nothing may be left over.
+    pub fn finish(&mut self) {
+        let patience = self.machine().script.patience_calls;
+        self.machine().script = Script { patience_calls: patience, ..Script::calm() };
+        while let Some(page) = self.pins.pop() {
+            self.machine().unpin(page);
+        }
+        for area in 0..AREAS as u8 {
+            self.walk(area, 0, self.areas[area as usize].len() as u16, 1, false);
+        }
+        self.rest();
+        if self.shard.fatal().is_some() {
+            return;
+        }
+        self.machine().children_gone();
+        self.shard.thaw();
+        for area in 0..AREAS as u8 {
+            self.each_run(area, 0, SPAN as u16, Place::Unmanaged, World::manage);
+            self.each_run(area, 0, SPAN as u16, Place::Managed, |world, run| world.unmap(run, true, false));
+        }
+        self.rest();
+        if self.shard.fatal().is_some() {
+            return;
+        }
+        for state in [2, 3, 4, 5, 6, 7, 8].map(state) {
+            assert_eq!(self.shard.count(state), 0, "pages left over in state {state:?}");
+        }
+        assert_eq!(self.shard.slots_in_use(), 0, "slots left over");
+        let populated = self.machine().populated_frames() as u64;
+        assert_eq!(self.shard.used(), populated, "frames or metadata left over");
+    }
+
+    /// Turns until nothing is in flight and nobody sleeps.
+    fn rest(&mut self) {
+        for _ in 0..100_000 {
+            if self.shard.fatal().is_some() {
+                return;
+            }
+            self.turn();
+            let machine = self.shard.machine();
+            if machine.in_flight() == 0 && !machine.anyone_sleeps() && self.shard.waiting() == 0 {
+                return;
+            }
+        }
+        panic!("the pager does not come to rest\n{}", self.shard.machine().dump());
+    }
+
+    fn turns(&mut self, count: u16) {
+        for _ in 0..count {
+            self.turn();
+        }
+    }
+
+    /// One turn as the pager's thread does it: work, sleep until something happens, take the events.
+    fn turn(&mut self) {
+        if self.shard.fatal().is_some() {
+            return;
+        }
+        let more = self.shard.work();
+        self.check();
+        let wait = match (more, self.shard.waiting()) {
+            (true, _) => Wait::No,
+            (false, 0) => Wait::Forever,
+            (false, _) => Wait::Micros(100),
+        };
+        self.take_events(wait);
+    }
+
+    fn take_events(&mut self, wait: Wait) {
+        if self.shard.fatal().is_some() {
+            return;
+        }
+        let mut events = Events::new();
+        self.machine().poll(wait, &mut events);
+        for event in events.as_slice() {
+            if !self.shard.event(*event) {
+                if let Event::Fault { page, .. } = event {
+                    self.machine().wake(Run { start: *page, pages: 1 });
+                }
+            }
+            self.check();
+            if self.shard.fatal().is_some() {
+                return;
+            }
+        }
+    }
+
+    /// What holds between any two calls.
+    fn check(&mut self) {
+        match self.shard.fatal() {
+            None => {}
+            Some(Fatal::Corrupt(..)) if self.may_be_corrupt => return,
+            Some(Fatal::Read(_) | Fatal::StoreFull(_)) if self.may_stop => return,
+            Some(other) => panic!("the pager stopped: {other:?}\n{}", self.shard.machine().dump()),
+        }
+        let pages = self.pages_in_use();
+        if pages > self.allowed + self.allowed / 50 {
+            let (used, limit, dump) = (self.shard.used(), self.shard.limit(), self.shard.machine().dump());
+            panic!("{pages} pages in use, {used} known to the pager, {limit} the budget\n{dump}");
+        }
+        self.allowed = self.allowed.min(pages.max(self.shard.limit()));
+    }
+
+    fn pages_in_use(&self) -> u64 {
+        self.shard.machine().memory_pages() + META * self.managed_blocks()
+    }
+
+    fn managed_blocks(&self) -> u64 {
+        let managed = |chunk: &[Place]| chunk.contains(&Place::Managed);
+        let mut blocks = 0;
+        for (index, area) in self.areas.iter().enumerate() {
+            let head = (512 - offset(index) % 512) as usize;
+            let (first, rest) = area.split_at(head.min(area.len()));
+            blocks += managed(first) as u64 + rest.chunks(512).filter(|c| managed(c)).count() as u64;
+        }
+        blocks
+    }
+
+    /// What is in use now may be in use: something outside the pager's power has just changed.
+    fn allow(&mut self) {
+        self.allowed = self.pages_in_use().max(self.shard.limit());
+    }
+
+    fn page(area: usize, index: usize) -> Page {
+        Page(BASE + area as u64 * SPAN + offset(area) + index as u64)
+    }
+
+    /// A run inside what the area has, mapped or not.
+    fn window(&self, area: u8, first: u16, pages: u16) -> Option<Run> {
+        let area = area as usize % AREAS;
+        let len = self.areas[area].len();
+        let first = first as usize % len.max(1);
+        let pages = (pages as usize).min(len - first.min(len));
+        (pages > 0).then_some(Run { start: World::page(area, first), pages: pages as u64 })
+    }
+
+    fn place(&mut self, page: Page) -> &mut Place {
+        let area = ((page.0 - BASE) / SPAN) as usize;
+        let index = ((page.0 - BASE) % SPAN - offset(area)) as usize;
+        &mut self.areas[area][index]
+    }
+
+    fn set(&mut self, run: Run, to: Place) {
+        for n in 0..run.pages {
+            *self.place(Page(run.start.0 + n)) = to;
+        }
+    }
+
+    /// Calls `act` for each longest run of such places in the window.
+    fn each_run(&mut self, area: u8, first: u16, pages: u16, of: Place, mut act: impl FnMut(&mut World, Run)) {
+        let Some(window) = self.window(area, first, pages) else { return };
+        let mut at = window.start.0;
+        while at < window.end().0 {
+            let start = at;
+            while at < window.end().0 && *self.place(Page(at)) == of {
+                at += 1;
+            }
+            if at > start {
+                act(self, Run { start: Page(start), pages: at - start });
+                if self.shard.fatal().is_some() {
+                    return;
+                }
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn map(&mut self, area: u8, pages: u16, written: u16) {
+        let area = area as usize % AREAS;
+        if self.areas[area].iter().any(|p| *p != Place::Unmapped) {
+            return;
+        }
+        let pages = (pages as usize).clamp(1, (SPAN - offset(area)) as usize);
+        self.areas[area] = vec![Place::Unmanaged; pages];
+        let run = Run { start: World::page(area, 0), pages: pages as u64 };
+        self.machine().map_huge(run);
+        for _ in 0..written {
+            let page = Page(run.start.0 + self.random.below(run.pages));
+            if self.pages_in_use() + self.machine().unregistered_pages() > self.shard.limit() {
+                break;
+            }
+            let content = self.machine().fresh_content();
+            self.machine().touch_write(THREAD, page, content);
+        }
+        self.manage(run);
+    }
+
+    fn manage(&mut self, run: Run) {
+        self.shard.manage(run).expect("registration");
+        self.set(run, Place::Managed);
+        self.allow();
+        self.turn();
+        self.allow();
+    }
+
+    fn walk(&mut self, area: u8, first: u16, touches: u16, step: i16, write: bool) {
+        let area = area as usize % AREAS;
+        let len = self.areas[area].len() as i64;
+        let mut at = first as i64;
+        for _ in 0..touches {
+            if len == 0 || self.shard.fatal().is_some() {
+                return;
+            }
+            at = at.rem_euclid(len);
+            if self.areas[area][at as usize] != Place::Unmapped {
+                self.touch(THREAD, World::page(area, at as usize), write);
+                self.serve(THREAD);
+            }
+            at += step as i64;
+        }
+    }
+
+    fn touch(&mut self, thread: u32, page: Page, write: bool) -> Touch {
+        if !write {
+            return self.machine().touch_read(thread, page);
+        }
+        let content = match self.random.below(8) {
+            0 => ream_sys::fake::Content::ZERO,
+            1 => self.machine().expected(page),
+            _ => self.machine().fresh_content(),
+        };
+        self.machine().touch_write(thread, page, content)
+    }
+
+    /// Turns until the thread runs.
+    fn serve(&mut self, thread: u32) {
+        while self.shard.machine().sleeps_on(thread).is_some() && self.shard.fatal().is_none() {
+            self.turn();
+        }
+    }
+
+    fn threads(&mut self, run: Run, threads: u8, touches: u16, seed: u16) {
+        let mut random = Random::new(seed as u64);
+        for _ in 0..touches {
+            for thread in 2..2 + threads as u32 {
+                let page = Page(run.start.0 + random.below(run.pages));
+                let write = random.one_in(2);
+                let asleep = self.shard.machine().sleeps_on(thread).is_some();
+                if !asleep && *self.place(page) != Place::Unmapped {
+                    self.touch(thread, page, write);
+                }
+            }
+            self.turn();
+        }
+        for thread in 2..2 + threads as u32 {
+            self.serve(thread);
+        }
+    }
+
+    fn discard(&mut self, run: Run) {
+        self.machine().discard_begins(run);
+        self.shard.discard(run);
+        if self.random.one_in(2) {
+            self.take_events(Wait::No);
+        }
+        self.machine().discard(run);
+        self.machine().discard_ends(run);
+        self.allow();
+    }
+
+    /// The program's threads leave a run alone that is about to go.
+    fn vacate(&mut self, run: Run) {
+        self.machine().leave_alone(run);
+        while self.shard.machine().anyone_sleeps_in(run) && self.shard.fatal().is_none() {
+            self.turn();
+        }
+        let gone = |page: &Page| run.contains(*page);
+        for page in self.pins.extract_pages(gone) {
+            self.machine().unpin(page);
+        }
+        self.stiff.extract_pages(gone);
+    }
+
+    fn unmap(&mut self, run: Run, heard: bool, map_over: bool) {
+        self.vacate(run);
+        if self.shard.fatal().is_some() {
+            return;
+        }
+        if heard {
+            self.shard.release(run);
+        }
+        if map_over {
+            self.machine().unmap_and_map(run);
+        } else {
+            self.machine().unmap(run);
+        }
+        self.set(run, if map_over { Place::Unmanaged } else { Place::Unmapped });
+        self.wait_for_changes();
+    }
+
+    fn wait_for_changes(&mut self) {
+        while !self.shard.machine().unmap_is_done() && self.shard.fatal().is_none() {
+            // Even a busy pager reads its messages.
+            self.turn();
+        }
+        self.allow();
+        self.take_events(Wait::No);
+        self.allow();
+    }
+
+    fn remap(&mut self, area: u8, to: u8) {
+        let (area, to) = (area as usize % AREAS, to as usize % AREAS);
+        let len = self.areas[area].len();
+        let run = Run { start: World::page(area, 0), pages: len as u64 };
+        let managed = self.areas[area].iter().all(|p| *p == Place::Managed);
+        let free = self.areas[to].iter().all(|p| *p == Place::Unmapped) && len as u64 <= SPAN - offset(to);
+        if len == 0 || area == to || !managed || !free || !self.machine().is_one_mapping(run) {
+            return;
+        }
+        self.vacate(run);
+        if self.shard.fatal().is_some() {
+            return;
+        }
+        self.machine().remap(run, World::page(to, 0));
+        self.areas[to] = std::mem::take(&mut self.areas[area]);
+        self.wait_for_changes();
+    }
+
+    /// mprotect or mlock of a few pages, or its end.
+    fn stiffen(&mut self, area: u8, first: u16, pages: u16, movable: bool, act: fn(&mut FakeMachine, Run, bool)) {
+        let room = UNMOVABLE - self.stiff.len().min(UNMOVABLE);
+        let Some(run) = self.window(area, first, pages) else { return };
+        let mapped = (0..run.pages).all(|n| *self.place(Page(run.start.0 + n)) != Place::Unmapped);
+        if !mapped || !movable && room < run.pages as usize {
+            return;
+        }
+        self.stiff.extract_pages(|page| run.contains(*page));
+        if !movable {
+            self.stiff.extend((0..run.pages).map(|n| Page(run.start.0 + n)));
+        }
+        act(self.machine(), run, movable);
+    }
+
+    fn pin(&mut self, area: u8, page: u16) {
+        let Some(run) = self.window(area, page, 1) else { return };
+        if self.pins.len() >= UNMOVABLE || *self.place(run.start) == Place::Unmapped || self.pins.contains(&run.start) {
+            return;
+        }
+        self.touch(THREAD, run.start, true);
+        self.serve(THREAD);
+        if self.shard.fatal().is_none() && self.machine().pin(run.start) {
+            self.pins.push(run.start);
+        }
+    }
+
+    fn devices_write(&mut self) {
+        for page in self.pins.clone() {
+            if self.shard.machine().is_pinned(page) && self.random.one_in(2) {
+                let content = self.machine().fresh_content();
+                self.machine().device_write(page, content);
+            }
+        }
+    }
+
+    fn rough(&mut self, level: u8) {
+        let rough = Script { patience_calls: 300_000, ..Script::rough() };
+        self.may_stop |= level >= 4;
+        self.machine().script = match level {
+            0 => Script { patience_calls: 300_000, ..Script::calm() },
+            1 => rough,
+            2 => Script { discard: 20, ..rough },
+            3 => Script { io_max_us: 20_000, signal: 4, crowd: 8, crowd_threads: 12, ..rough },
+            4 => Script { write_error: 20, write_full: 60, ..rough },
+            5 => Script { read_error: 6, write_error: 6, ..rough },
+            _ => Script { reserve_full: 3, ..rough },
+        };
+    }
+
+    fn fork(&mut self, child: bool) {
+        if self.forks >= 20 {
+            return;
+        }
+        for _ in 0..20_000 {
+            if self.shard.fatal().is_some() {
+                return;
+            }
+            if self.shard.prepare_fork(self.shard.limit() / 2) == Progress::Done {
+                self.forked(child);
+                return;
+            }
+            self.turn();
+        }
+        panic!("the fork is never ready\n{}", self.shard.machine().dump());
+    }
+
+    fn forked(&mut self, child: bool) {
+        self.forks += 1;
+        self.shard.freeze();
+        let parent = StoreId(self.forks);
+        let shape = Shape { seed: self.random.bits(), ..self.shape };
+        let mut machine = self.machine().fork(THREAD, shape, parent);
+        if !child {
+            drop(machine);
+            self.shard.go_on();
+            return;
+        }
+        // In the child no other thread runs until it is registered.
+        let script = std::mem::replace(&mut machine.script, Script::calm());
+        self.shard.become_child(machine, parent, 1 << 16, counters()).expect("memory");
+        self.pins.clear();
+        for area in 0..AREAS as u8 {
+            self.each_run(area, 0, SPAN as u16, Place::Managed, |world, run| {
+                world.shard.register_again(run).expect("registration");
+            });
+        }
+        self.machine().script = script;
+        self.allow();
+    }
+}
+
+/// Areas begin at different places of a block.
+fn offset(area: usize) -> u64 {
+    [0, 1, 300, 0, 511, 77][area]
+}
+
+fn state(number: u64) -> ream_page::State {
+    ream_page::Word(number).state()
+}
+
+/// Takes what passes out of a list of pages.
+trait ExtractPages {
+    fn extract_pages(&mut self, pass: impl Fn(&Page) -> bool) -> Vec<Page>;
+}
+
+impl ExtractPages for Vec<Page> {
+    fn extract_pages(&mut self, pass: impl Fn(&Page) -> bool) -> Vec<Page> {
+        let (taken, kept) = self.drain(..).partition(|page| pass(page));
+        *self = kept;
+        taken
+    }
+}

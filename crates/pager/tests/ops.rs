@@ -1,0 +1,35 @@
+//! Random lists of operations on a shard over the fake kernel, which knows what every page must hold. A list that
+//! fails is made short and printed as code; those that ever failed are kept below as tests.
+//!
+//! `REAM_FUZZ_SEED` sets the first seed, `REAM_FUZZ_RUNS` the number of runs, `REAM_FUZZ_STEPS` the operations of each.
+
+mod common;
+
+use common::ops::{Kind, Op, fuzz, play};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number")))
+}
+
+fn many(kind: Kind) {
+    let first = number("REAM_FUZZ_SEED", 1);
+    let steps = number("REAM_FUZZ_STEPS", 60) as usize;
+    for seed in first..first + number("REAM_FUZZ_RUNS", 40) {
+        fuzz(seed, steps, kind);
+    }
+}
+
+#[test]
+fn what_a_program_survives() {
+    many(Kind::Survivable);
+}
+
+#[test]
+fn what_a_program_may_not_survive() {
+    many(Kind::Failing);
+}
+
+#[test]
+fn a_simple_life() {
+    play(1, &[Op::Map(0, 3000), Op::Walk(0, 0, 3000, 1, true), Op::Walk(0, 0, 3000, 1, false)]);
+}
