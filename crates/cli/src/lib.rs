@@ -3,6 +3,7 @@
 
 mod agent;
 mod arguments;
+mod doctor;
 pub mod document;
 mod elf;
 mod failure;
@@ -52,6 +53,12 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
     match name {
         "" => Err(Failure::new("no command given; see ream --help")),
         "run" => run::run(settle("run", arguments.flags)?, arguments.rest),
+        "doctor" => {
+            no_more(&arguments.rest)?;
+            let json = arguments.has("json")?;
+            let (text, status) = doctor::report(&settle("doctor", arguments.flags)?, json)?;
+            print(&text).map(|_| status)
+        }
         "help" => help(&arguments.rest),
         "man" => no_more(&arguments.rest).and_then(|()| print(&document::man::page())),
         "completions" => completions(&arguments.rest),

@@ -153,6 +153,14 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// A limit of this process; `None` for none.
+pub fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    let done = unsafe { libc::getrlimit(which, &mut limit) } == 0;
+    (done && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// Replaces this process's program. Returns only when that failed.
 pub fn execute(file: &Path, arguments: &[OsString], environment: &[(OsString, OsString)]) -> io::Error {
     let strings = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {

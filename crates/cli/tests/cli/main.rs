@@ -2,6 +2,7 @@
 
 mod becomes;
 mod common;
+mod doctor;
 mod precedence;
 mod statuses;
 mod texts;
