@@ -1,6 +1,6 @@
 //! The state of one page, packed into a 64-bit word, and the table of the only ways in which it may change.
 //!
-//! Layout: bits 0..4 state, 4 hot, 5 slot in flight, 8..16 store, 16..32 age, 32..64 slot or frame.
+//! Layout: bits 0..4 state, 4 hot, 5 slot in flight, 6 mark, 8..16 store, 16..32 age, 32..64 slot or frame.
 
 use crate::{Frame, Slot, StoreId};
 
@@ -70,6 +70,7 @@ pub enum Step {
 const NONE: u32 = u32::MAX;
 const HOT: u64 = 1 << 4;
 const IN_FLIGHT: u64 = 1 << 5;
+const MARK: u64 = 1 << 6;
 
 /// The packed state of one page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -123,6 +124,16 @@ impl Word {
     /// The same word, marked as in the protected part or not.
     pub const fn with_hot(self, hot: bool) -> Word {
         Word(if hot { self.0 | HOT } else { self.0 & !HOT })
+    }
+
+    /// A mark for whoever walks the pages; not kept by any step.
+    pub const fn marked(self) -> bool {
+        self.0 & MARK != 0
+    }
+
+    /// The same word with or without the mark.
+    pub const fn with_mark(self, mark: bool) -> Word {
+        Word(if mark { self.0 | MARK } else { self.0 & !MARK })
     }
 
     /// Whether the slot of this Resident page is still being written.

@@ -1,6 +1,6 @@
 //! What the program does to its address space: ranges come under management, are discarded, unmapped and moved.
 
-use crate::shard::{Fatal, Shard};
+use crate::shard::{Fatal, List, Shard};
 use crate::table::{blocks, pages};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step};
 use ream_sys::{Errno, Machine};
@@ -215,26 +215,18 @@ impl<M: Machine> Shard<M> {
     /// Queues a page whose queue entry does not name it any more.
     pub(crate) fn requeue(&mut self, page: Page) {
         let word = self.table.word(page);
-        let queued = match word.state() {
-            State::Resident => {
-                self.enqueue(page, 1, word.hot());
-                true
-            }
-            State::Clean => self.clean.push(page, 1),
-            State::Ahead => self.ahead.push(page, 1),
+        match word.state() {
+            State::Resident => self.enqueue(page, 1, word.hot()),
+            State::Clean => self.queue(List::Clean, page, 1),
+            State::Ahead => self.queue(List::Ahead, page, 1),
             State::Cooling => {
-                let hashed = word.frame().is_some_and(|frame| self.frames.info(frame).hashed());
-                if hashed {
-                    self.dirty_pages += 1;
-                    self.dirty.push(page, 1)
-                } else {
-                    self.cooling.push(page, 1)
+                // Compared once more: its place in the queue of dirty pages was by its old address.
+                if let Some(frame) = word.frame() {
+                    self.frames.update(frame, |info| info.set_hashed(false));
                 }
+                self.queue(List::Cooling, page, 1);
             }
-            _ => true,
-        };
-        if !queued {
-            self.fail(Fatal::Internal("a queue of moved pages is full"));
+            _ => {}
         }
     }
 

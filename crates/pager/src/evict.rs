@@ -2,7 +2,7 @@
 //! and their frames given up once they are clean and still cold.
 
 use crate::frames::Info;
-use crate::shard::{Fatal, Shard};
+use crate::shard::{Fatal, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step, StoreId};
 use ream_policy::{Queue, replacement};
 use ream_sys::{Machine, Stop};
@@ -12,6 +12,8 @@ const TURN: u32 = 1024;
 /// Pages that a write gathers: 256 KiB at least while there is no hurry, 512 KiB of scattered frames at most.
 const CLUSTER: u64 = 64;
 const LARGEST_CLUSTER: usize = 128;
+/// Pages of a run from which on its being scattered over the store matters.
+const GATHER: u32 = 64;
 /// Dirty pages side by side in the store, from which on they are overwritten where they are.
 const IN_PLACE: usize = 16;
 
@@ -136,6 +138,7 @@ impl<M: Machine> Shard<M> {
         let mut dirty = [Frame(0); BLOCK_PAGES as usize];
         let mut dirty_len = 0;
         let mut looked = 0;
+        let scattered = pages >= GATHER && self.is_scattered(start, pages);
         for index in 0..pages {
             let page = start.plus(index);
             let word = self.table.word(page);
@@ -146,7 +149,7 @@ impl<M: Machine> Shard<M> {
             }
             if info.slot_in_flight() {
                 // Its last content is still being written: looked at again later.
-                let _ = self.cooling.push(page, 1);
+                self.queue(List::Cooling, page, 1);
                 continue;
             }
             looked += 1;
@@ -158,7 +161,7 @@ impl<M: Machine> Shard<M> {
                 self.counters.evictions_clean.add_alone(1);
                 continue;
             }
-            if info.slot().is_some() && digest.hash == self.table.hash(page) {
+            if !scattered && info.slot().is_some() && digest.hash == self.table.hash(page) {
                 self.counters.evictions_clean.add_alone(1);
                 self.step(page, Step::Match);
                 clean = match clean {
@@ -182,6 +185,22 @@ impl<M: Machine> Shard<M> {
         self.sort_dirty(dirty.get(..dirty_len).unwrap_or(&[]));
         // Entries whose pages have all gone elsewhere still count as a step.
         looked.max(1)
+    }
+
+    /// Whether a run that was read as one, and so will be again, lies in many pieces in the store: then it is worth
+    /// being written anew, side by side.
+    fn is_scattered(&self, start: Page, pages: u32) -> bool {
+        let mut pieces = 0;
+        let mut last = None;
+        for index in 0..pages {
+            let Some(frame) = self.table.word(start.plus(index)).frame() else { return false };
+            let slot = self.frames.info(frame).slot();
+            if last.is_none() || slot != last {
+                pieces += 1;
+            }
+            last = slot.map(|(slot, store)| (slot.plus(1), store));
+        }
+        pieces > pages / 8
     }
 
     /// Long dirty runs go to the store at once, in place where they own a run of slots; the rest is gathered.
@@ -247,6 +266,8 @@ impl<M: Machine> Shard<M> {
                 break;
             }
             runs += !joins as usize;
+            // The queue may name a page twice; it is gathered once.
+            self.frames.update(frame, |info| info.set_hashed(false));
             if let Some(place) = frames.get_mut(len) {
                 *place = frame;
                 len += 1;
@@ -264,6 +285,7 @@ impl<M: Machine> Shard<M> {
         }
         for frame in frames.get(count..len).unwrap_or(&[]).iter().rev() {
             let page = self.frames.info(*frame).page();
+            self.frames.update(*frame, |info| info.set_hashed(true));
             let _ = self.dirty.push_front(page, 1);
             self.dirty_pages += 1;
         }
@@ -418,10 +440,7 @@ impl<M: Machine> Shard<M> {
         }
         self.evictions += pages as u64;
         self.counters.evictions.add_alone(pages as u64);
-        if !self.cooling.push(page, pages) {
-            // Never full: it has a place for every page of the limit. If it is, the pages are still found by a touch.
-            self.fail(Fatal::Internal("the cooling queue is full"));
-        }
+        self.queue(List::Cooling, page, pages);
     }
 }
 

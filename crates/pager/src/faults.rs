@@ -1,6 +1,6 @@
 //! One fault, followed: what a touch of an absent page sets in motion, by the page's state.
 
-use crate::shard::{Fatal, Fetch, Shard};
+use crate::shard::{Fatal, Fetch, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId};
 use ream_policy::replacement;
 use ream_sys::{Copied, Machine, Stop};
@@ -11,8 +11,6 @@ const FILL: u32 = 64;
 const RESCUED: u32 = 32;
 /// Operations kept back from read-ahead for what a thread waits for.
 const SPARE_TAGS: usize = 16;
-/// Shortest piece for which a fragmented extent is still read as asked.
-const PIECES: u32 = 64;
 
 fn one(page: Page) -> Run {
     Run { start: page, pages: 1 }
@@ -29,7 +27,7 @@ impl<M: Machine> Shard<M> {
             State::Reading => {
                 let Some(frame) = self.table.word(page).frame() else { return };
                 if !self.frames.info(frame).wanted() {
-                    self.frames.update(frame, |info| info.set_wanted(true));
+                    self.want(frame);
                     self.counters.ahead_hits.add_alone(1);
                     self.look_ahead(page);
                 }
@@ -66,7 +64,7 @@ impl<M: Machine> Shard<M> {
     fn fill(&mut self, page: Page, write: bool, thread: u32) {
         let plan = self.touches.fault(page.0);
         let block = page.block();
-        if plan.demand.1 == BLOCK_PAGES && self.free_pages() > 2 * BLOCK_PAGES as u64 {
+        if plan.demand.1 == BLOCK_PAGES && self.free_pages() > BLOCK_PAGES as u64 + 64 {
             let run = self.run_of(page, plan.demand, |state| state == State::Zero);
             if run.1 == BLOCK_PAGES {
                 if let Some((frame, _)) = self.obtain_huge() {
@@ -164,11 +162,19 @@ impl<M: Machine> Shard<M> {
             self.read_extent(page, 1, Some(page));
         }
         match self.table.word(page).frame() {
-            Some(frame) => self.frames.update(frame, |info| info.set_wanted(true)),
+            Some(frame) => self.want(frame),
             None => self.postpone(page, write, thread),
         }
         if self.fetch != Fetch::Lazy && !self.quiet {
             self.read_ahead(plan.ahead());
+        }
+    }
+
+    /// Notes that a thread waits for the page under read in this frame.
+    fn want(&mut self, frame: Frame) {
+        if !self.frames.info(frame).wanted() {
+            self.frames.update(frame, |info| info.set_wanted(true));
+            self.wanted += 1;
         }
     }
 
@@ -204,47 +210,46 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Starts reading a run of Stored pages of one block, in as many pieces as it has in its stores.
+    /// Starts reading a run of Stored pages of one block, in as many pieces as it has in its stores, into frames side by
+    /// side, so that it can be installed as one.
     fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
+        let whole = self.piece_length(start, pages) == pages;
+        let frame = match whole && pages == BLOCK_PAGES {
+            true => self.obtain_huge().map(|(frame, _)| frame),
+            false => None,
+        };
+        let Some(frame) = frame.or_else(|| self.obtain(pages)) else { return };
         let mut done = 0;
         while done < pages {
             let page = start.plus(done);
-            let Some((slot, store)) = self.table.word(page).slot() else { return };
-            let mut length = 1;
-            while done + length < pages && self.table.word(page.plus(length)).slot() == Some((slot.plus(length), store))
-            {
-                length += 1;
-            }
-            if wanted.is_none() && self.tags_free <= SPARE_TAGS || self.tags_free == 0 {
-                return;
-            }
-            // Of an extent scattered over the store only the piece that a thread waits for is worth a read each.
+            let length = self.piece_length(page, pages - done);
             let holds = wanted.is_some_and(|wanted| wanted.0 >= page.0 && wanted.0 < page.0 + length as u64);
-            if holds || wanted.is_none() || pages / length.max(1) <= PIECES {
-                if !self.read_piece(store, slot, page, length) && !holds {
-                    return;
+            let slot = self.table.word(page).slot();
+            // What nobody waits for is not worth the last tags.
+            let tag = if holds || self.tags_free > SPARE_TAGS { self.take_tag() } else { None };
+            match (slot, tag) {
+                (Some((slot, store)), Some(tag)) => {
+                    self.start_read(tag, store, slot, page, frame.plus(done), length);
+                }
+                (_, tag) => {
+                    if let Some(tag) = tag {
+                        self.put_tag(tag);
+                    }
+                    self.free_frames(frame.plus(done), length);
                 }
             }
             done += length;
         }
     }
 
-    fn read_piece(&mut self, store: StoreId, slot: Slot, page: Page, pages: u32) -> bool {
-        let mut frame = None;
-        if pages == BLOCK_PAGES {
-            frame = self.obtain_huge().map(|(frame, _)| frame);
+    /// Pages from `start`, at most `most`, whose slots follow one another in one store.
+    fn piece_length(&self, start: Page, most: u32) -> u32 {
+        let Some((slot, store)) = self.table.word(start).slot() else { return 1 };
+        let mut length = 1;
+        while length < most && self.table.word(start.plus(length)).slot() == Some((slot.plus(length), store)) {
+            length += 1;
         }
-        let Some(frame) = frame.or_else(|| self.obtain(pages)) else { return false };
-        match self.take_tag() {
-            Some(tag) => {
-                self.start_read(tag, store, slot, page, frame, pages);
-                true
-            }
-            None => {
-                self.free_frames(frame, pages);
-                false
-            }
-        }
+        length
     }
 
     /// A page that was moved out and is touched before its frame is given up: it comes back for the price of a move.
@@ -425,7 +430,7 @@ impl<M: Machine> Shard<M> {
             State::Cooling => {
                 // Stays in the staging area; compared again in its turn.
                 self.frames.update(frame, |info| info.set_hashed(false));
-                let _ = self.cooling.push(page, 1);
+                self.queue(List::Cooling, page, 1);
             }
             _ => {
                 let (slot, store) = info.slot().unwrap_or((Slot(0), StoreId::OWN));

@@ -164,6 +164,7 @@ impl<M: Machine> Shard<M> {
         self.failures = 0;
         self.quiet = false;
         self.unsharing = None;
+        self.wanted = 0;
         self.counters = counters;
         let table = &mut self.table;
         let mut resident = 0;

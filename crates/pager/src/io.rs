@@ -1,6 +1,6 @@
 //! Reads and writes in flight: how they start, what their ends mean, and what happens when they fail.
 
-use crate::shard::{Fatal, Shard};
+use crate::shard::{Fatal, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Run, Slot, State, Step, StoreId};
 use ream_sys::memory::Zeroable;
 use ream_sys::{Errno, Machine};
@@ -214,6 +214,7 @@ impl<M: Machine> Shard<M> {
             let at = frame.plus(index);
             self.frames.update(at, |info| info.set_io(false));
             let info = self.frames.info(at);
+            self.wanted -= info.wanted() as u64;
             if info.detached() {
                 // The program let go of the page meanwhile.
                 whole = false;
@@ -250,8 +251,8 @@ impl<M: Machine> Shard<M> {
         if wanted {
             self.install(frame, page, pages);
             self.machine.wake(Run { start: page, pages: pages as u64 });
-        } else if !self.ahead.push(page, pages) {
-            self.drop_staged(page, pages);
+        } else {
+            self.queue(List::Ahead, page, pages);
         }
     }
 
@@ -285,9 +286,7 @@ impl<M: Machine> Shard<M> {
 
     pub(crate) fn push_clean(&mut self, run: Option<(Page, u32)>) {
         if let Some((start, pages)) = run {
-            if !self.clean.push(start, pages) {
-                self.drop_staged(start, pages);
-            }
+            self.queue(List::Clean, start, pages);
         }
     }
 
@@ -337,7 +336,10 @@ impl<M: Machine> Shard<M> {
                 self.settle_detached(page, slot, false);
                 continue;
             }
-            self.frames.update(at, |info| info.set_slot(None));
+            self.frames.update(at, |info| {
+                info.set_slot(None);
+                info.set_hashed(true);
+            });
             self.step(page, Step::Fail);
             self.slots.free(slot);
             if !self.dirty.push(page, 1) {

@@ -61,6 +61,16 @@ pub enum Progress {
     Again,
 }
 
+/// The queues of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum List {
+    New,
+    Hot,
+    Cooling,
+    Clean,
+    Ahead,
+}
+
 /// A fault that waits for a frame.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -111,6 +121,8 @@ pub struct Shard<M: Machine> {
     pub(crate) quiet: bool,
     /// Pages may be shared with a child that lives or lived.
     pub(crate) forked: bool,
+    /// Pages under read that some thread waits for.
+    pub(crate) wanted: u64,
     pub(crate) unsharing: Option<(u32, Run)>,
     pub(crate) unshared: Run,
     pub(crate) fatal: Option<Fatal>,
@@ -156,6 +168,7 @@ impl<M: Machine> Shard<M> {
             fetch: config.fetch,
             quiet: false,
             forked: false,
+            wanted: 0,
             unsharing: None,
             unshared: Run { start: Page(0), pages: 0 },
             fatal: None,
@@ -204,6 +217,16 @@ impl<M: Machine> Shard<M> {
     /// Faults that wait for a frame.
     pub fn waiting(&self) -> usize {
         self.pending_len
+    }
+
+    /// Pages that threads wait for now.
+    pub fn threads_waiting(&self) -> u64 {
+        self.wanted + self.pending_len as u64
+    }
+
+    /// Adds to the time that threads waited: so many of them for so many microseconds.
+    pub fn count_waiting(&mut self, threads: u64, us: u64) {
+        self.counters.waited_ns.add_alone(threads * us * 1000);
     }
 
     /// The machine.
@@ -376,28 +399,55 @@ impl<M: Machine> Shard<M> {
 
     /// Remembers a run of resident pages for eviction.
     pub(crate) fn enqueue(&mut self, start: Page, pages: u32, hot: bool) {
-        let queue = if hot { &mut self.hot } else { &mut self.new };
-        if queue.is_full() {
-            // Only stale entries can fill a queue of twice as many places as there are pages: drop them.
-            self.compact(hot);
-            let queue = if hot { &mut self.hot } else { &mut self.new };
-            let _ = queue.push(start, pages);
-            return;
-        }
-        let _ = queue.push(start, pages);
+        self.queue(if hot { List::Hot } else { List::New }, start, pages);
     }
 
-    fn compact(&mut self, hot: bool) {
-        let entries = if hot { self.hot.len() } else { self.new.len() };
-        for _ in 0..entries {
-            let Some((start, pages)) = (if hot { self.hot.pop() } else { self.new.pop() }) else { break };
-            let live = (0..pages).any(|index| {
-                let word = self.table.word(start.plus(index));
-                word.state() == State::Resident && word.hot() == hot
-            });
-            if live {
-                let queue = if hot { &mut self.hot } else { &mut self.new };
-                let _ = queue.push(start, pages);
+    pub(crate) fn list(&mut self, list: List) -> &mut Fifo {
+        match list {
+            List::New => &mut self.new,
+            List::Hot => &mut self.hot,
+            List::Cooling => &mut self.cooling,
+            List::Clean => &mut self.clean,
+            List::Ahead => &mut self.ahead,
+        }
+    }
+
+    /// Adds a run to a queue. Entries are left behind when pages go elsewhere; when the queue is full, all but one
+    /// live entry for each page are dropped, which leaves it half empty at least.
+    pub(crate) fn queue(&mut self, list: List, start: Page, pages: u32) {
+        if self.list(list).push(start, pages) {
+            return;
+        }
+        self.sift(list, false);
+        self.sift(list, true);
+        if !self.list(list).push(start, pages) {
+            self.fail(Fatal::Internal("a queue of pages is full"));
+        }
+    }
+
+    /// One pass over a queue: takes the marks off its live pages, or drops every entry that adds no page to those
+    /// marked before it.
+    fn sift(&mut self, list: List, drop: bool) {
+        for _ in 0..self.list(list).len() {
+            let Some((start, pages)) = self.list(list).pop() else { return };
+            let mut fresh = false;
+            for index in 0..pages {
+                let page = start.plus(index);
+                let word = self.table.word(page);
+                let live = match list {
+                    List::New => word.state() == State::Resident && !word.hot(),
+                    List::Hot => word.state() == State::Resident && word.hot(),
+                    List::Cooling => word.state() == State::Cooling,
+                    List::Clean => word.state() == State::Clean,
+                    List::Ahead => word.state() == State::Ahead,
+                };
+                if live && !(drop && word.marked()) {
+                    fresh = true;
+                    self.table.set(page, word.with_mark(drop));
+                }
+            }
+            if fresh || !drop {
+                let _ = self.list(list).push(start, pages);
             }
         }
     }

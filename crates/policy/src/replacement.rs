@@ -30,7 +30,7 @@ pub struct Marks {
 impl Marks {
     /// Marks for a limit of so many pages.
     pub fn for_limit(limit: u64) -> Marks {
-        let low = (limit / 32).clamp(32, 16 * 1024);
+        let low = (limit / 16).clamp(32, 16 * 1024);
         Marks { low, high: low * 2, cooling: limit / 8, ahead: (limit / 8).max(16) }
     }
 }

@@ -345,7 +345,7 @@ mod tests {
                     }
                 }
             } else {
-                for _ in 0..(seed >> 8) % 400 {
+                for _ in 0..(seed >> 8) % 200 {
                     if held.is_empty() {
                         break;
                     }

@@ -86,18 +86,19 @@ pub fn end_process(status: i32) -> ! {
     }
 }
 
-/// Whether descriptors can be read, or have ended: poll with a timeout in milliseconds. Returns how many have news;
-/// `news` tells which.
-pub fn poll_readable(fds: &[Fd], news: &mut [bool], timeout_ms: i32) -> Result<u32, Errno> {
+/// Waits until one of at most 64 descriptors can be read or has ended, at most `timeout_us` microseconds. Returns how
+/// many have news; `news` tells which.
+pub fn poll_readable(fds: &[Fd], news: &mut [bool], timeout_us: Option<u64>) -> Result<u32, Errno> {
     const MOST: usize = 64;
     let mut list = [[0u32; 2]; MOST];
     let count = fds.len().min(MOST);
     for (place, fd) in list.iter_mut().zip(fds) {
         // struct pollfd: descriptor, then 16 bits of wish (POLLIN = 1) and 16 of answer.
-        *place = [fd.0 as u32, u32::from_ne_bytes([1, 0, 0, 0])];
+        let [low, high] = 1u16.to_ne_bytes();
+        *place = [fd.0 as u32, u32::from_ne_bytes([low, high, 0, 0])];
     }
-    let limit = TimeSpec::micros(timeout_ms.max(0) as u64 * 1000);
-    let pointer = if timeout_ms < 0 { 0 } else { (&raw const limit).expose_provenance() };
+    let limit = timeout_us.map(TimeSpec::micros);
+    let pointer = limit.as_ref().map_or(0, |limit| core::ptr::from_ref(limit).expose_provenance());
     // SAFETY: the kernel changes the list, of which it is told the length.
     let ready = unsafe { call4(number::__NR_ppoll, list.as_mut_ptr().expose_provenance(), count, pointer, 0) }?;
     for (told, [_, both]) in news.iter_mut().zip(list) {
@@ -181,6 +182,15 @@ pub fn set_processors(set: &Processors) -> Result<(), Errno> {
     unsafe { call3(number::__NR_sched_setaffinity, 0, bytes, set.0.as_ptr().expose_provenance()) }.map(|_| ())
 }
 
+/// Nanoseconds of processor time that the calling thread has used.
+pub fn thread_time_ns() -> u64 {
+    const CLOCK_THREAD_CPUTIME: usize = 3;
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the kernel fills in the time.
+    let _ = unsafe { call2(number::__NR_clock_gettime, CLOCK_THREAD_CPUTIME, (&raw mut time).expose_provenance()) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +233,7 @@ mod tests {
         let (a, b) = (crate::file::event_counter().unwrap(), crate::file::event_counter().unwrap());
         crate::file::write(b, &1u64.to_ne_bytes()).unwrap();
         let mut news = [false; 2];
-        assert_eq!(poll_readable(&[a, b], &mut news, 1000), Ok(1));
+        assert_eq!(poll_readable(&[a, b], &mut news, Some(1_000_000)), Ok(1));
         assert_eq!(news, [false, true]);
         crate::file::close(a);
         crate::file::close(b);

@@ -1,0 +1,371 @@
+//! fork(): libc runs our handlers, last before the copy is made and first after it. Around the copy the pager sleeps, with
+//! nothing staged and nothing in flight; the child starts a pager of its own before any other code runs in it.
+
+use super::mailbox::Command;
+use super::message::tell;
+use super::{ENGINE, Phase, pager};
+use core::cell::UnsafeCell;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use ream_page::StoreId;
+use ream_stats::{Expected, Identity};
+use ream_sys::file::{self, Fd};
+use ream_sys::futex::{self, Guard, Scope};
+use ream_sys::memory::{self, Advice};
+use ream_sys::process::{self, SignalSet, set_signal_mask};
+use ream_sys::thread::{self, Files};
+
+/// Changes when a parked pager may go on.
+pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
+/// 0: the child's pager is not ready yet; 1: it is; 2: it could not start.
+static READY: AtomicU32 = AtomicU32::new(0);
+
+/// Forks that a store's slots may be read through at once, as the statistics keep them.
+const FORKS: usize = 64;
+const STORES: usize = 256;
+
+/// What is kept from the prepare handler to the parent's and the child's.
+struct Kept {
+    signals: SignalSet,
+    child: Option<Expected>,
+    parent_pid: u32,
+    engaged: bool,
+    /// Guards of the locks that are held across the copy; kept as values so that the child can let go of them too.
+    mailbox: Option<Guard<'static, ()>>,
+    regions: Option<Guard<'static, crate::regions::Regions>>,
+    /// Descriptors of our store and our ancestors', for the child.
+    stores: [Fd; STORES],
+    store_count: usize,
+    limit: u64,
+}
+
+struct Cell(UnsafeCell<Kept>);
+// SAFETY: libc lets one fork happen at a time: prepare and its two successors run under its own lock, in one thread.
+unsafe impl Sync for Cell {}
+
+static KEPT: Cell = Cell(UnsafeCell::new(Kept {
+    signals: SignalSet(0),
+    child: None,
+    parent_pid: 0,
+    engaged: false,
+    mailbox: None,
+    regions: None,
+    stores: [Fd(-1); STORES],
+    store_count: 0,
+    limit: 0,
+}));
+
+/// The ancestors' stores that this process reads: descriptors in its pager's table, by store number less one.
+struct Ancestors(UnsafeCell<([Fd; STORES], usize)>);
+// SAFETY: written by the child's pager thread before its program runs, read by the prepare handler afterwards.
+unsafe impl Sync for Ancestors {}
+static ANCESTORS: Ancestors = Ancestors(UnsafeCell::new(([Fd(-1); STORES], 0)));
+
+/// Numbers of the forks whose children may still read our store.
+struct Forks(UnsafeCell<([u64; FORKS], usize)>);
+// SAFETY: changed by the prepare handler while the pager is parked, and by the pager otherwise.
+unsafe impl Sync for Forks {}
+static FORK_NUMBERS: Forks = Forks(UnsafeCell::new(([0; FORKS], 0)));
+
+/// Before the copy: makes room, empties the staging area, parks the pager, keeps the locks.
+pub fn fork_prepare() {
+    let signals = set_signal_mask(SignalSet::ALL);
+    // SAFETY: see `Cell`: one fork at a time, and this is its thread.
+    let kept = unsafe { &mut *KEPT.0.get() };
+    kept.signals = signals;
+    kept.child = None;
+    kept.engaged = false;
+    kept.parent_pid = process::process_id();
+    let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
+    if ENGINE.phase() == Phase::Watching && !fits_twice() {
+        demand();
+    }
+    let mut complete = true;
+    if ENGINE.phase() == Phase::Engaged {
+        kept.engaged = true;
+        let mailbox = ENGINE.mailbox.lock();
+        let total = session.ledger().total_pages();
+        // Parent and child together must fit: each gets half of what this process has.
+        let target = (entry.held_pages() / 2).max(total / 64).max(1024);
+        kept.limit = target;
+        ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
+        touch_streams();
+        ENGINE.mailbox.call_locked(Command::Park, &mailbox);
+        kept.mailbox = Some(mailbox);
+        complete = open_stores(kept);
+    }
+    let regions = ENGINE.regions.lock();
+    if kept.engaged {
+        advise(&regions, Advice::DoFork);
+    }
+    kept.regions = Some(regions);
+    kept.child = session.expect(ENGINE.process.load(SeqCst), process::now_us() / 1000);
+    let Some(child) = kept.child.and_then(|child| session.process(child.index)) else {
+        return;
+    };
+    if !kept.engaged {
+        return;
+    }
+    let number = session.next_fork();
+    complete &= child.lease(number);
+    for inherited in entry.each_lease() {
+        complete &= child.lease(inherited);
+    }
+    // SAFETY: the pager is parked; see `Forks`.
+    let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
+    match numbers.get_mut(*count) {
+        Some(place) => {
+            *place = number;
+            *count += 1;
+        }
+        None => complete = false,
+    }
+    if !complete {
+        // Too many generations at once: without a lease the child must not run.
+        session.cancel(child_of(kept), kept.parent_pid);
+        kept.child = None;
+    }
+    entry.counters.forks.add(1);
+}
+
+fn child_of(kept: &Kept) -> Expected {
+    kept.child.unwrap_or(Expected { index: usize::MAX, generation: 0 })
+}
+
+/// After the copy, in the parent; also when it failed.
+pub fn fork_parent() {
+    // SAFETY: as in `fork_prepare`.
+    let kept = unsafe { &mut *KEPT.0.get() };
+    if let Some(regions) = kept.regions.take() {
+        if kept.engaged {
+            advise(&regions, Advice::DontFork);
+        }
+        drop(regions);
+    }
+    for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]) {
+        file::close(*fd);
+    }
+    kept.store_count = 0;
+    if kept.engaged {
+        if let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) {
+            // The child's half; it takes its own from the ledger.
+            let held = entry.held_pages();
+            if kept.child.is_some() && held > kept.limit {
+                entry.give_back(session.ledger(), held - kept.limit);
+            }
+        }
+        RELEASED.fetch_add(1, SeqCst);
+        futex::wake(&RELEASED, u32::MAX, Scope::Private);
+        kept.engaged = false;
+    }
+    drop(kept.mailbox.take());
+    set_signal_mask(kept.signals);
+}
+
+/// After the copy, in the child.
+pub fn fork_child() {
+    // SAFETY: as in `fork_prepare`; the child has this thread only.
+    let kept = unsafe { &mut *KEPT.0.get() };
+    let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
+    if let Some(session) = ENGINE.session() {
+        let who = Identity { pid: process::process_id(), start: process::start_time() };
+        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, who));
+        if adopted {
+            ENGINE.process.store(child_of(kept).index, SeqCst);
+        } else if kept.engaged {
+            tell(format_args!(
+                "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 64 forks one inside the other)"
+            ));
+            process::end_process(125);
+        }
+        session.ring();
+        futex::wake(session.bell(), u32::MAX, Scope::Shared);
+        // SAFETY: no pager runs yet in this process; see `Forks`.
+        unsafe { (*FORK_NUMBERS.0.get()).1 = 0 };
+    }
+    if kept.engaged {
+        if let Some(regions) = &regions {
+            advise(regions, Advice::DontFork);
+        }
+    }
+    drop(regions);
+    drop(mailbox);
+    if kept.engaged {
+        kept.engaged = false;
+        READY.store(0, SeqCst);
+        // SAFETY: `child_main` uses neither libc nor thread-local data, never unwinds, and needs less stack than this.
+        let started =
+            unsafe { thread::spawn(child_main, core::ptr::null_mut(), super::watch::STACK, Files::Copied) };
+        if started.is_err() {
+            READY.store(2, SeqCst);
+        }
+        while READY.load(SeqCst) == 0 {
+            futex::wait(&READY, 0, None, Scope::Private);
+        }
+        for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]) {
+            file::close(*fd);
+        }
+        kept.store_count = 0;
+        if READY.load(SeqCst) == 2 {
+            process::end_process(125);
+        }
+    } else {
+        match ENGINE.phase() {
+            // The watcher was the parent's.
+            Phase::Watching => {
+                ENGINE.set_phase(Phase::Idle);
+                super::charge(ENGINE.reserved.load(SeqCst));
+            }
+            Phase::Idle => super::charge(ENGINE.reserved.load(SeqCst)),
+            _ => {}
+        }
+    }
+    set_signal_mask(kept.signals);
+}
+
+fn child_main(_: *mut ()) -> ! {
+    // SAFETY: the child's only other thread waits for READY.
+    let kept = unsafe { &mut *KEPT.0.get() };
+    // Our own copies of the stores' descriptors survive the closing of everything else.
+    let mut fds = kept.stores;
+    let count = kept.store_count;
+    let _ = file::close_all_but(fds.get_mut(..count).unwrap_or(&mut []));
+    let mut stores = [(StoreId(0), Fd(-1)); STORES];
+    for (index, fd) in fds.iter().take(count).enumerate() {
+        if let Some(place) = stores.get_mut(index) {
+            *place = (StoreId(index as u8 + 1), *fd);
+        }
+    }
+    // SAFETY: see `Ancestors`; the program waits for READY.
+    unsafe { *ANCESTORS.0.get() = (fds, count) };
+    // The parent's own store is the last: the nearest ancestor has the highest number.
+    let outcome = pager::engage_child(StoreId(count as u8), stores.get(..count).unwrap_or(&[]), kept.limit);
+    if let Err(failure) = outcome {
+        pager::complain(&failure);
+        READY.store(2, SeqCst);
+        futex::wake(&READY, u32::MAX, Scope::Private);
+        thread::exit()
+    }
+    READY.store(1, SeqCst);
+    futex::wake(&READY, u32::MAX, Scope::Private);
+    pager::run()
+}
+
+/// In the pager: sleeps until the fork is over.
+pub(super) fn sleep_while_parked(ticket: u32) {
+    while RELEASED.load(SeqCst) == ticket {
+        futex::wait(&RELEASED, ticket, None, Scope::Private);
+    }
+}
+
+/// In the pager: whether some live process may still read our frozen slots.
+pub(super) fn leased() -> bool {
+    let Some(session) = ENGINE.session() else { return false };
+    let me = ENGINE.process.load(SeqCst);
+    // A process that was killed holds no lease: whoever looks first takes it off the list.
+    session.sweep(process::process_id(), process::now_us() / 1000, process::alive);
+    // SAFETY: see `Forks`; this is the pager, and it is not parked.
+    let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
+    let mut kept = 0;
+    for index in 0..*count {
+        let number = numbers.get(index).copied().unwrap_or(0);
+        if session.leased_by_others(number, me) {
+            if let Some(place) = numbers.get_mut(kept) {
+                *place = number;
+            }
+            kept += 1;
+        }
+    }
+    *count = kept;
+    kept > 0
+}
+
+/// Whether parent and child could both keep all of this in RAM.
+fn fits_twice() -> bool {
+    let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return true };
+    entry.held_pages() as i64 <= session.ledger().free_pages()
+}
+
+/// Has the watcher engage now, and waits until it has.
+fn demand() {
+    ENGINE.demanded.store(1, SeqCst);
+    super::nudge();
+    loop {
+        let phase = ENGINE.phase.load(SeqCst);
+        if phase != Phase::Watching as u32 {
+            return;
+        }
+        futex::wait(&ENGINE.phase, phase, Some(100_000), Scope::Private);
+    }
+}
+
+fn advise(regions: &crate::regions::Regions, advice: Advice) {
+    regions.each(&mut |run| {
+        // SAFETY: says only whether a child inherits the range; a child of ours serves what is absent in it.
+        let _ = unsafe { memory::advise(run.start.address(), run.bytes(), advice) };
+    });
+}
+
+/// Opens, in the program's table, the stores that the child will read: the pager has them in its own table only.
+/// Returns whether all could be opened.
+fn open_stores(kept: &mut Kept) -> bool {
+    // SAFETY: see `Ancestors`.
+    let (ancestors, count) = unsafe { &*ANCESTORS.0.get() };
+    let thread = pager::THREAD.load(SeqCst);
+    kept.store_count = 0;
+    let own = Fd(pager::STORE.load(SeqCst) as i32);
+    for fd in ancestors.iter().take(*count).copied().chain([own]) {
+        let mut path = super::message::Line::new();
+        let _ = write!(path, "/proc/self/task/{thread}/fd/{}\0", fd.0);
+        const READ_DIRECT_CLOEXEC: u32 = 0o40_000 | 0o2_000_000;
+        let opened = core::ffi::CStr::from_bytes_until_nul(path.as_bytes())
+            .map_err(|_| ream_sys::Errno(22))
+            .and_then(|path| {
+                file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0))
+            });
+        match (opened, kept.stores.get_mut(kept.store_count)) {
+            (Ok(fd), Some(place)) => {
+                *place = fd;
+                kept.store_count += 1;
+            }
+            (Err(errno), _) => {
+                tell(format_args!("a store cannot be opened for a forked child (errno {}); the child will not run", errno.0));
+                return false;
+            }
+            (Ok(fd), None) => {
+                file::close(fd);
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// libc resets the locks of open streams in the child before our handler runs there: their memory, which may be the
+/// program's heap, must be resident. Nothing is evicted from here to the fork.
+fn touch_streams() {
+    unsafe extern "C" {
+        /// The first open stream; libc exports it for its own older parts.
+        static _IO_list_all: *const u8;
+    }
+    /// Offsets of the next stream, of the pointer to the lock, and of the last byte, in glibc's FILE on 64 bits.
+    const NEXT: usize = 0x68;
+    const LOCK: usize = 0x88;
+    const LAST: usize = 0xdf;
+    // SAFETY: the list of glibc's streams, whose layout has been part of its ABI since 2.1; other threads may open and
+    // close streams meanwhile, as they may while libc itself walks the list after a fork. Reads only, and bounded.
+    unsafe {
+        let mut stream = (&raw const _IO_list_all).read_volatile();
+        for _ in 0..65_536 {
+            if stream.is_null() {
+                break;
+            }
+            stream.add(LAST).read_volatile();
+            let lock = stream.add(LOCK).cast::<*const u8>().read_volatile();
+            if !lock.is_null() {
+                lock.read_volatile();
+            }
+            stream = stream.add(NEXT).cast::<*const u8>().read_volatile();
+        }
+    }
+}

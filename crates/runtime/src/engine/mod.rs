@@ -1,0 +1,240 @@
+//! The process's engine: which ranges are managed, when paging starts, and how the program's threads talk to the pager.
+//!
+//! Phases: *idle* (everything reserved is charged to the ledger and fits), *watching* (more is reserved than could be
+//! charged; a thread looks at what is really used), *engaged* (that thread is the pager), *broken* (paging could not
+//! start; memory stays plain).
+
+mod fork;
+mod mailbox;
+mod message;
+mod pager;
+mod watch;
+
+use crate::regions::{Kind, Regions};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use mailbox::{Command, Mailbox};
+use ream_page::{Page, Run};
+use ream_stats::{Process, Session};
+use ream_sys::futex::{self, Mutex, Scope};
+use ream_sys::memory::{self, Advice};
+use ream_sys::process::{SignalSet, set_signal_mask};
+
+pub use fork::{fork_child, fork_parent, fork_prepare};
+
+/// How far paging has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum Phase {
+    Off = 0,
+    Idle = 1,
+    Watching = 2,
+    Engaged = 3,
+    Broken = 4,
+}
+
+struct Engine {
+    session: AtomicPtr<Session>,
+    process: AtomicUsize,
+    phase: AtomicU32,
+    regions: Mutex<Regions>,
+    /// Pages in `regions`, readable without its lock.
+    reserved: AtomicU64,
+    mailbox: Mailbox,
+    /// Changes when the watcher should look again; it sleeps on this word.
+    nudge: AtomicU32,
+    /// The program asks for engagement now (a fork that would not fit otherwise).
+    demanded: AtomicU32,
+}
+
+static ENGINE: Engine = Engine {
+    session: AtomicPtr::new(core::ptr::null_mut()),
+    process: AtomicUsize::new(0),
+    phase: AtomicU32::new(Phase::Off as u32),
+    regions: Mutex::new(Regions::new()),
+    reserved: AtomicU64::new(0),
+    mailbox: Mailbox::new(),
+    nudge: AtomicU32::new(0),
+    demanded: AtomicU32::new(0),
+};
+
+impl Engine {
+    fn phase(&self) -> Phase {
+        match self.phase.load(SeqCst) {
+            1 => Phase::Idle,
+            2 => Phase::Watching,
+            3 => Phase::Engaged,
+            4 => Phase::Broken,
+            _ => Phase::Off,
+        }
+    }
+    fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u32, SeqCst);
+        futex::wake(&self.phase, u32::MAX, Scope::Private);
+    }
+    /// The session; only called in phases that have one.
+    fn session(&self) -> Option<&'static Session> {
+        // SAFETY: null or the reference that `start` was given, which is good for the rest of the process's life.
+        unsafe { self.session.load(SeqCst).as_ref() }
+    }
+    fn entry(&self) -> Option<&'static Process> {
+        self.session()?.process(self.process.load(SeqCst))
+    }
+}
+
+/// Runs `work` with all signals blocked: no handler may come upon a half-made change or a held lock.
+fn masked<T>(work: impl FnOnce() -> T) -> T {
+    let before = set_signal_mask(SignalSet::ALL);
+    let result = work();
+    set_signal_mask(before);
+    result
+}
+
+/// Joins the session: from now on ranges are charged to its budget. Ranges added before count from here on.
+pub fn start(session: &'static Session, process: usize) {
+    ENGINE.session.store(core::ptr::from_ref(session).cast_mut(), SeqCst);
+    ENGINE.process.store(process, SeqCst);
+    ENGINE.set_phase(Phase::Idle);
+    let pages = ENGINE.reserved.load(SeqCst);
+    masked(|| charge(pages));
+}
+
+/// A range of fresh or existing anonymous private memory, readable and writable, comes under management.
+pub fn add(run: Run, kind: Kind) {
+    if run.pages == 0 {
+        return;
+    }
+    masked(|| {
+        let (phase, before) = {
+            let mut regions = ENGINE.regions.lock();
+            let before = regions.total();
+            if regions.insert(run, kind).is_err() {
+                // No memory for the registry: the range stays plain memory.
+                return;
+            }
+            ENGINE.reserved.store(regions.total(), SeqCst);
+            (ENGINE.phase(), before)
+        };
+        let added = ENGINE.reserved.load(SeqCst).saturating_sub(before);
+        match phase {
+            Phase::Engaged => {
+                // SAFETY: managed memory must never be inherited by a raw fork, where absent pages would read as zeros.
+                let _ = unsafe { memory::advise(run.start.address(), run.bytes(), Advice::DontFork) };
+                ENGINE.mailbox.call(Command::Manage(run));
+            }
+            Phase::Idle => charge(added),
+            Phase::Watching => nudge(),
+            Phase::Off | Phase::Broken => {}
+        }
+        if let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) {
+            entry.change_managed(session.ledger(), added as i64);
+        }
+    });
+}
+
+/// Charges newly reserved pages, or starts to watch when the ledger cannot grant them.
+fn charge(pages: u64) {
+    let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { return };
+    let granted = entry.acquire(session.ledger(), pages);
+    if granted < pages && ENGINE.phase() == Phase::Idle {
+        watch::start();
+    }
+}
+
+fn nudge() {
+    ENGINE.nudge.fetch_add(1, SeqCst);
+    futex::wake(&ENGINE.nudge, 1, Scope::Private);
+}
+
+/// The range is about to be unmapped or replaced: it is not managed any more when this returns.
+pub fn remove(run: Run) {
+    if run.pages == 0 || ENGINE.reserved.load(SeqCst) == 0 {
+        return;
+    }
+    masked(|| {
+        let (phase, gone) = {
+            let mut regions = ENGINE.regions.lock();
+            let before = regions.total();
+            regions.remove(run);
+            let after = regions.total();
+            ENGINE.reserved.store(after, SeqCst);
+            (ENGINE.phase(), before - after)
+        };
+        if gone == 0 {
+            return;
+        }
+        match phase {
+            Phase::Engaged => {
+                ENGINE.mailbox.call(Command::Release(run));
+            }
+            Phase::Idle => {
+                if let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) {
+                    entry.give_back(session.ledger(), gone);
+                }
+            }
+            Phase::Off | Phase::Watching | Phase::Broken => {}
+        }
+        if let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) {
+            entry.change_managed(session.ledger(), -(gone as i64));
+        }
+    });
+}
+
+/// The content of the range is about to be discarded by the kernel call that follows.
+pub fn discard(run: Run) {
+    if run.pages > 0 && engaged() {
+        masked(|| ENGINE.mailbox.call(Command::Discard(run)));
+    }
+}
+
+/// The kernel has moved the mapping of `from` to `to`. The pager heard of it from the kernel; here the registry follows.
+pub fn moved(from: Run, to: Page) {
+    let target = Run { start: to, pages: from.pages };
+    masked(|| {
+        let mut regions = ENGINE.regions.lock();
+        let kind = regions.kind_of(from.start);
+        regions.remove(from);
+        if let Some(kind) = kind {
+            let _ = regions.insert(target, kind);
+        }
+        ENGINE.reserved.store(regions.total(), SeqCst);
+    });
+}
+
+/// Keeps a range resident where it is until [`unhold`]: brings its pages in first.
+pub fn hold(run: Run) {
+    if run.pages == 0 || !engaged() {
+        return;
+    }
+    masked(|| ENGINE.mailbox.call(Command::Hold(run, true)));
+    for index in 0..run.pages {
+        let address = Page(run.start.0 + index).address();
+        if is_managed(Page(run.start.0 + index)) {
+            // SAFETY: a managed page is mapped and readable; only one byte of it is read, and nothing done with it.
+            unsafe { core::ptr::with_exposed_provenance::<u8>(address).read_volatile() };
+        }
+    }
+}
+
+/// Lets a held range be paged again.
+pub fn unhold(run: Run) {
+    if run.pages > 0 && engaged() {
+        masked(|| ENGINE.mailbox.call(Command::Hold(run, false)));
+    }
+}
+
+/// Whether the page belongs to a managed range.
+pub fn is_managed(page: Page) -> bool {
+    ENGINE.reserved.load(SeqCst) > 0 && masked(|| ENGINE.regions.lock().contains(page))
+}
+
+/// Whether memory is being paged.
+pub fn engaged() -> bool {
+    ENGINE.phase() == Phase::Engaged
+}
+
+/// The process is about to end by itself: brings its counters up to date. Nothing is torn down.
+pub fn at_exit() {
+    if engaged() {
+        masked(|| ENGINE.mailbox.call(Command::Report));
+    }
+}

@@ -1,0 +1,424 @@
+//! The pager's thread: takes the managed ranges over, then serves events, commands and its share of the budget for the
+//! rest of the process's life.
+
+use super::mailbox::Command;
+use super::message::tell;
+use super::{ENGINE, Phase, fork};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
+use ream_page::{Page, Run, StoreId};
+use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
+use ream_stats::{Process, Session};
+use ream_sys::digest::Key;
+use ream_sys::file::{self, Fd};
+use ream_sys::memory::{self, Advice, Protection};
+use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Wait, process};
+
+/// The one shard of the process, in memory that a forked child inherits.
+pub(super) static SHARD: AtomicPtr<Shard<LinuxMachine>> = AtomicPtr::new(core::ptr::null_mut());
+static KEY: AtomicPtr<Key> = AtomicPtr::new(core::ptr::null_mut());
+/// The store's descriptor in the pager's table, and the pager's thread: a fork opens the file through them.
+pub(super) static STORE: AtomicU32 = AtomicU32::new(0);
+pub(super) static THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// Reads and writes in flight at most.
+const IO_LIMIT: u32 = 128;
+/// How often the shares of several processes are looked at, and leases, in microseconds.
+const HOUSEKEEPING: u64 = 20_000;
+/// The same while this process has the whole budget: a newcomer waits no longer for its share.
+const IDLE: u64 = 100_000;
+/// Exit status when the program had to be stopped.
+const STOPPED: i32 = 125;
+/// Most slots a store may have: a page's state has room for this many.
+const SLOTS: u64 = (u32::MAX as u64) - 1024;
+
+/// Why paging cannot start.
+pub(super) struct Failure {
+    what: &'static str,
+    errno: Errno,
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure { what, errno }
+}
+
+/// Engages, on the watcher's thread, and stays.
+pub(super) fn engage_and_run() -> ! {
+    match engage() {
+        Ok(()) => run(),
+        Err(failure) => {
+            complain(&failure);
+            ENGINE.set_phase(Phase::Broken);
+            ream_sys::thread::exit()
+        }
+    }
+}
+
+pub(super) fn complain(failure: &Failure) {
+    tell(format_args!(
+        "cannot page this program: {} failed (errno {}); see 'ream doctor'",
+        failure.what, failure.errno.0
+    ));
+}
+
+/// A shard of this process with its own store, not yet put to use.
+fn engage() -> Result<(), Failure> {
+    let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    let key = match KEY.load(SeqCst) {
+        known if !known.is_null() => known.cast_const(),
+        _ => core::ptr::from_ref(Key::draw().map_err(failed("drawing a random key"))?),
+    };
+    KEY.store(key.cast_mut(), SeqCst);
+    let machine = machine(session, key)?;
+    let total = session.ledger().total_pages();
+    // All that the ledger has; other processes get their share when they ask.
+    entry.acquire(session.ledger(), total);
+    let fetch = match session.config().fetch() {
+        ream_stats::Fetch::Auto => Fetch::Auto,
+        ream_stats::Fetch::Lazy => Fetch::Lazy,
+        ream_stats::Fetch::Aggressive => Fetch::Aggressive,
+    };
+    let config = Config { limit: total, slots: slots(session), fetch };
+    let mut shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
+    shard.set_limit(entry.held_pages());
+    let place = memory::map(size_of::<Shard<LinuxMachine>>(), 4096, Protection::ReadWrite)
+        .map_err(failed("mapping the pager's state"))?
+        .cast::<Shard<LinuxMachine>>();
+    // SAFETY: fresh memory of sufficient size and alignment; from here on it is used through this pointer by this
+    // thread alone (and, in a forked child, by the child's).
+    let shard = unsafe {
+        place.write(shard);
+        &mut *place.as_ptr()
+    };
+    SHARD.store(place.as_ptr(), SeqCst);
+    let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
+    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
+    let regions = ENGINE.regions.lock();
+    regions.each(&mut |run| {
+        // SAFETY: managed memory must not be inherited by a raw fork, where absent pages would read as zeros.
+        unsafe {
+            let _ = memory::advise(run.start.address(), run.bytes(), Advice::DontFork);
+        }
+        // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
+        let _ = shard.manage(run);
+    });
+    // What was in RAM already may be more than was left: it is evicted down to the limit at once.
+    let used = shard.used();
+    if used > entry.held_pages() {
+        entry.overdraw(session.ledger(), used - entry.held_pages());
+    }
+    entry.set_engaged(session.ledger(), true);
+    entry.counters.engagements.add(1);
+    ENGINE.set_phase(Phase::Engaged);
+    drop(regions);
+    Ok(())
+}
+
+/// The machine of this process: store, userfaultfd, ring.
+pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<LinuxMachine, Failure> {
+    let directory = session.config().store_directory;
+    let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
+    let store = file::create_store(directory).map_err(failed("creating the store"))?;
+    STORE.store(store.fd.0 as u32, SeqCst);
+    THREAD.store(process::thread_id(), SeqCst);
+    let frames = session.ledger().total_pages().next_multiple_of(512).min(1 << 30) as u32;
+    let config = LinuxConfig {
+        small_frames: frames,
+        huge_blocks: frames / 512,
+        store: store.fd,
+        // SAFETY: drawn by `Key::draw`, whose memory is never freed and is inherited by children.
+        key: unsafe { &*key },
+        io_limit: IO_LIMIT,
+        user_only: false,
+    };
+    LinuxMachine::new(&config).map_err(|setup| Failure { what: setup.what, errno: setup.errno })
+}
+
+/// Most slots of this process's store: the session's limit, else what the file system can spare.
+pub(super) fn slots(session: &Session) -> u32 {
+    let mut bytes = session.config().store_limit_bytes;
+    if bytes == 0 {
+        if let Ok(system) = file::file_system(Fd(STORE.load(SeqCst) as i32)) {
+            let spare = (system.bytes / 10).max(10 << 30);
+            bytes = system.free.saturating_sub(spare);
+        }
+    }
+    (bytes / 4096).clamp(512, SLOTS) as u32
+}
+
+/// Serves for ever.
+pub(super) fn run() -> ! {
+    // SAFETY: set by `engage` or by the child's counterpart on this thread, and used by no other.
+    let shard = unsafe { &mut *SHARD.load(SeqCst) };
+    let mut pager = Pager {
+        shard,
+        events: Events::new(),
+        command: None,
+        last_housekeeping: 0,
+        last_look: process::now_us(),
+        window: Window::default(),
+    };
+    loop {
+        pager.turn();
+    }
+}
+
+/// Faults of the last while, to find out whether one thread is waiting for one page after another.
+#[derive(Default)]
+struct Window {
+    thread: u32,
+    faults: u32,
+    reads: u64,
+    bytes: u64,
+    following: bool,
+}
+
+struct Pager {
+    shard: &'static mut Shard<LinuxMachine>,
+    events: Events,
+    /// A command under way, and the doorbell page of whoever waits for it.
+    command: Option<(Command, Page)>,
+    last_housekeeping: u64,
+    last_look: u64,
+    window: Window,
+}
+
+impl Pager {
+    fn turn(&mut self) {
+        let more = self.shard.work();
+        if let Some(why) = self.shard.fatal() {
+            stop(why, self.shard);
+        }
+        if self.command.is_some() {
+            self.go_on();
+        }
+        let wait = match (more, self.command.is_some(), self.lonely()) {
+            (true, _, _) => Wait::No,
+            (false, true, _) => Wait::Micros(1000),
+            (false, false, true) => Wait::Micros(IDLE),
+            (false, false, false) => Wait::Micros(HOUSEKEEPING),
+        };
+        let waiting = self.shard.threads_waiting();
+        self.events.clear();
+        self.shard.machine_mut().poll(wait, &mut self.events);
+        let now = process::now_us();
+        self.shard.count_waiting(waiting, now.saturating_sub(self.last_look));
+        self.last_look = now;
+        let mut index = 0;
+        while let Some(event) = self.events.as_slice().get(index).copied() {
+            index += 1;
+            if let Event::Fault { thread, .. } = event {
+                self.look(thread);
+            }
+            if !self.shard.event(event) {
+                if let Event::Fault { page, .. } = event {
+                    self.foreign(page);
+                }
+            }
+        }
+        if now - self.last_housekeeping > HOUSEKEEPING {
+            self.last_housekeeping = now;
+            self.keep_house();
+        }
+    }
+
+    /// Whether there is nobody to share with and nothing to watch, so that an idle pager may sleep for good.
+    fn lonely(&self) -> bool {
+        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return true };
+        let total = session.ledger().total_pages();
+        entry.held_pages() >= total && !self.shard.is_frozen()
+    }
+
+    /// A fault outside managed memory: the doorbell, or a page that is registered but not managed.
+    fn foreign(&mut self, page: Page) {
+        match ENGINE.mailbox.rung(page) {
+            Some(command) => {
+                self.command = Some((command, page));
+                self.go_on();
+            }
+            None => {
+                self.shard.machine_mut().zero_in(page);
+                self.shard.machine_mut().wake(Run { start: page, pages: 1 });
+            }
+        }
+    }
+
+    /// Carries the command out, as far as it can be now; answers when it is done.
+    fn go_on(&mut self) {
+        let Some((command, page)) = self.command else { return };
+        let shard = &mut *self.shard;
+        let progress = match command {
+            Command::Nothing => Progress::Done,
+            Command::Manage(run) => {
+                // A range that cannot be registered stays plain memory.
+                let _ = shard.manage(run);
+                Progress::Done
+            }
+            Command::Release(run) => {
+                shard.release(run);
+                Progress::Done
+            }
+            Command::Discard(run) => {
+                shard.discard(run);
+                Progress::Done
+            }
+            Command::Hold(run, on) => {
+                shard.hold(run, on);
+                Progress::Done
+            }
+            Command::Quiet(target) => shard.prepare_fork(target),
+            Command::Park => {
+                let progress = shard.prepare_fork(u64::MAX);
+                if progress == Progress::Done {
+                    shard.freeze();
+                }
+                progress
+            }
+            Command::Report => {
+                report(shard);
+                Progress::Done
+            }
+        };
+        if progress == Progress::Again {
+            return;
+        }
+        self.command = None;
+        let parked = matches!(command, Command::Park);
+        let ticket = fork::RELEASED.load(SeqCst);
+        self.shard.machine_mut().zero_in(page);
+        self.shard.machine_mut().wake(Run { start: page, pages: 1 });
+        ENGINE.mailbox.rearm(page);
+        if parked {
+            fork::sleep_while_parked(ticket);
+            if let Some(entry) = ENGINE.entry() {
+                self.shard.set_limit(entry.held_pages());
+            }
+            self.shard.go_on();
+        }
+    }
+
+    /// Runs where the one thread sleeps that waits for random pages; anywhere when there are several, or a stream.
+    fn look(&mut self, thread: u32) {
+        let window = &mut self.window;
+        if window.thread != thread {
+            if window.following && window.faults > 0 {
+                window.following = false;
+                self.shard.machine_mut().follow(None);
+            }
+            *window = Window { thread, following: window.following, ..Window::default() };
+        }
+        window.faults += 1;
+        if window.faults < 128 {
+            return;
+        }
+        let Some(entry) = ENGINE.entry() else { return };
+        let (reads, bytes) = (entry.counters.reads.get(), entry.counters.bytes_in.get());
+        let known = window.reads > 0;
+        let random = bytes.saturating_sub(window.bytes) < reads.saturating_sub(window.reads) * 16 * 1024;
+        (window.reads, window.bytes, window.faults) = (reads.max(1), bytes, 0);
+        if known && thread != 0 && (random || window.following) {
+            window.following = random;
+            self.shard.machine_mut().follow(random.then_some(thread));
+        }
+    }
+
+    /// The process's share of the session's budget, leases that ended, counters.
+    fn keep_house(&mut self) {
+        report(self.shard);
+        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
+        share(self.shard, session, entry);
+        if self.shard.is_frozen() && !fork::leased() {
+            self.shard.thaw();
+        }
+    }
+}
+
+/// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
+/// part.
+fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
+    let ledger = session.ledger();
+    let held = entry.held_pages();
+    let fair = ledger.total_pages() / (ledger.engaged() as u64).max(1);
+    let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+    if ledger.free_pages() < 0 || ledger.starving() > 0 && held > fair {
+        // Down towards the fair part, in steps, as far as memory has become free.
+        let step = (held - fair.min(held)).min((held / 8).max(256));
+        shard.set_limit(held - step);
+        let spare = held.saturating_sub(shard.used().max(held - step));
+        entry.give_back(ledger, spare);
+        entry.set_starving(ledger, false);
+    } else if pressed && ledger.free_pages() > 0 {
+        let free = ledger.free_pages() as u64;
+        entry.acquire(ledger, free.div_ceil(ledger.engaged().max(1) as u64).max(64));
+        shard.set_limit(entry.held_pages());
+        entry.set_starving(ledger, false);
+    } else {
+        entry.set_starving(ledger, pressed && held < fair);
+        if shard.limit() != held {
+            shard.set_limit(held);
+        }
+    }
+}
+
+fn report(shard: &mut Shard<LinuxMachine>) {
+    let Some(entry) = ENGINE.entry() else { return };
+    entry.counters.pager_ns.set(process::thread_time_ns());
+    entry.counters.store_bytes.raise(shard.slots_in_use() * 4096);
+}
+
+/// Stops the program: its memory cannot be served any more.
+pub(super) fn stop(why: Fatal, shard: &Shard<LinuxMachine>) -> ! {
+    match why {
+        Fatal::Read(errno) => tell(format_args!(
+            "the store could not be read (errno {}): the program is stopped, since its memory cannot be had back",
+            errno.0
+        )),
+        Fatal::Corrupt(slot, store) => tell(format_args!(
+            "the store returned other data than were written there (store {}, offset {}): the program is stopped; check the disk",
+            store.0,
+            slot.offset()
+        )),
+        Fatal::StoreFull(errno) => tell(format_args!(
+            "the store is full (errno {}): it holds {} MiB, and {} MiB more are managed; the program is stopped; give --store a directory with more room or raise --store-limit",
+            errno.map_or(28, |errno| errno.0),
+            shard.slots_in_use() / 256,
+            shard.used() / 256
+        )),
+        Fatal::Internal(what) => {
+            tell(format_args!("internal error: {what}; the program is stopped so that no wrong data are used"))
+        }
+    }
+    process::end_process(STOPPED)
+}
+
+/// In a forked child's pager thread: goes on with the inherited table.
+pub(super) fn engage_child(parent: StoreId, stores: &[(StoreId, Fd)], limit: u64) -> Result<(), Failure> {
+    let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    let mut machine = machine(session, KEY.load(SeqCst))?;
+    for (store, fd) in stores {
+        machine.add_store(*store, *fd);
+    }
+    // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
+    let shard = unsafe { &mut *SHARD.load(SeqCst) };
+    shard
+        .become_child(machine, parent, slots(session), &entry.counters)
+        .map_err(failed("mapping the page tables"))?;
+    let used = shard.used();
+    entry.overdraw(session.ledger(), used.max(limit).saturating_sub(entry.held_pages()));
+    shard.set_limit(entry.held_pages());
+    let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
+    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
+    let mut outcome = Ok(());
+    let regions = ENGINE.regions.lock();
+    regions.each(&mut |run| {
+        if let Err(errno) = shard.register_again(run) {
+            outcome = Err(errno);
+        }
+    });
+    drop(regions);
+    outcome.map_err(failed("registering inherited memory"))?;
+    entry.set_engaged(session.ledger(), true);
+    entry.counters.engagements.add(1);
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Before paging: a thread that looks at how much of what is managed is really in RAM, often enough that the budget
+//! cannot be outrun, and engages in time. While everything reserved fits the ledger it does not exist.
+
+use super::{ENGINE, Phase, pager};
+use core::sync::atomic::Ordering::SeqCst;
+use ream_page::{Page, Run};
+use ream_sys::file::{self, Fd};
+use ream_sys::futex::{self, Scope};
+use ream_sys::pagemap::Pagemap;
+use ream_sys::process;
+use ream_sys::thread::{self, Files};
+
+/// The thread's stack.
+pub(super) const STACK: usize = 512 * 1024;
+/// Fastest that a program can touch memory for the first time, in pages a microsecond: 20 GB/s.
+const TOUCH_RATE: u64 = 5;
+/// Shortest and longest sleep, microseconds.
+const SHORTEST: u64 = 500;
+const LONGEST: u64 = 50_000;
+
+/// Starts the thread. Called with signals blocked, by whoever found that the ledger cannot grant what is reserved.
+pub fn start() {
+    if ENGINE.phase.compare_exchange(Phase::Idle as u32, Phase::Watching as u32, SeqCst, SeqCst).is_err() {
+        return;
+    }
+    // SAFETY: `main` uses neither libc nor thread-local data, never unwinds, and needs far less stack than this.
+    let started = unsafe { thread::spawn(main, core::ptr::null_mut(), STACK, Files::Copied) };
+    if started.is_err() {
+        ENGINE.set_phase(Phase::Broken);
+    }
+}
+
+fn main(_: *mut ()) -> ! {
+    // The copies of the program's descriptors must not keep its pipes open.
+    let _ = file::close_all_but(&mut []);
+    until_full();
+    pager::engage_and_run()
+}
+
+/// Returns when the managed memory in RAM comes near what the ledger has for this process.
+fn until_full() {
+    let Ok(mut pagemap) = Pagemap::open() else { return };
+    let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
+    loop {
+        let seen = ENGINE.nudge.load(SeqCst);
+        if ENGINE.demanded.load(SeqCst) != 0 {
+            break;
+        }
+        let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { break };
+        let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
+        // An eighth is left for what is touched before the registration takes hold.
+        let engage = limit - limit / 8;
+        if ENGINE.reserved.load(SeqCst) <= engage {
+            futex::wait(&ENGINE.nudge, seen, Some(1_000_000), Scope::Private);
+            continue;
+        }
+        let mut used = statm.map_or(u64::MAX, anonymous);
+        let mut spent = 0;
+        if used >= engage {
+            let began = process::now_us();
+            used = exact(&mut pagemap);
+            spent = process::now_us() - began;
+            if used >= engage {
+                break;
+            }
+        }
+        // What is in RAM is charged, so that other processes of the session know of it.
+        let held = entry.held_pages();
+        if used > held {
+            entry.acquire(session.ledger(), used - held);
+        } else if held - used > limit / 4 {
+            entry.give_back(session.ledger(), held - used);
+        }
+        let sleep = ((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20);
+        futex::wait(&ENGINE.nudge, seen, Some(sleep), Scope::Private);
+    }
+    if let Ok(statm) = statm {
+        file::close(statm);
+    }
+}
+
+/// Anonymous pages of the whole process: an upper bound for the managed ones, for the price of one read.
+fn anonymous(statm: Fd) -> u64 {
+    let mut text = [0u8; 128];
+    let Ok(len) = file::read_at(statm, &mut text, 0) else { return u64::MAX };
+    let mut fields = text.get(..len).unwrap_or(&[]).split(|byte| *byte == b' ').map(|field| {
+        field.iter().take_while(|byte| byte.is_ascii_digit()).fold(0u64, |n, byte| n * 10 + (byte - b'0') as u64)
+    });
+    let (resident, shared) = (fields.nth(1).unwrap_or(u64::MAX), fields.next().unwrap_or(0));
+    resident.saturating_sub(shared)
+}
+
+/// Managed pages that are in RAM, counted.
+fn exact(pagemap: &mut Pagemap) -> u64 {
+    let mut pages = 0;
+    // A copy of the list in pieces, so that the lock is not held while page tables are walked.
+    let mut from = Page(0);
+    loop {
+        let mut piece = [Run { start: Page(0), pages: 0 }; 64];
+        let len = ENGINE.regions.lock().copy_from(from, &mut piece);
+        for run in piece.iter().take(len) {
+            pagemap.walk(*run, &mut |part, _| pages += part.pages);
+            from = run.end();
+        }
+        if len < piece.len() {
+            return pages;
+        }
+    }
+}
+
