@@ -67,7 +67,8 @@ fn text_of_any_kind(name: &str, text: &str) -> Findings {
     }
     let kinds = [".rs", ".c", ".cpp", ".h", ".sh", ".py", ".R", ".f90"];
     if kinds.iter().any(|kind| name.ends_with(kind)) {
-        let comment = |line: &str| ["//", "/*", "#", "!"].iter().any(|start| line.starts_with(start)) && line.len() > 8;
+        let comment =
+            |line: &str| ["//", "/*", "#", "!", "\"\"\""].iter().any(|start| line.starts_with(start)) && line.len() > 8;
         if !text.lines().take(2).any(|line| comment(line) && !line.starts_with("#!") && !line.starts_with("#include")) {
             findings.push(format!("{name}: its first two lines do not say what it is for"));
         }
@@ -189,6 +190,7 @@ mod tests {
     fn headers_and_lengths() {
         assert_eq!(text_of_any_kind("a.c", "#include <stdio.h>\nint main;\n").len(), 1);
         assert_eq!(text_of_any_kind("a.c", "/* What a is for. */\n").len(), 0);
+        assert_eq!(text_of_any_kind("a.py", "\"\"\"What a is for.\"\"\"\n").len(), 0);
         assert_eq!(text_of_any_kind("a.sh", "#!/bin/bash\necho\n").len(), 1);
         assert_eq!(text_of_any_kind("a.sh", "#!/bin/bash\n# What a is for.\n").len(), 0);
         let long = format!("//! A long file.\n{}", "\n".repeat(MOST_LINES));

@@ -1,0 +1,90 @@
+# The front door: build, try, check, bench, install. "make help" lists the targets.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+INSTALL ?= install
+
+target := $(or $(CARGO_TARGET_DIR),target)
+release := $(target)/release
+bin := $(DESTDIR)$(PREFIX)/bin
+lib := $(DESTDIR)$(PREFIX)/lib/ream
+share := $(DESTDIR)$(PREFIX)/share
+scripts = $(shell git ls-files '*.sh') .ci/run
+
+.PHONY: all build library command try check bench install uninstall fmt lint test blackbox scripts clean help
+all: build
+
+help:
+	@echo 'make           build the command and the library'
+	@echo 'make try       show the main job: a data program on more data than it is given RAM'
+	@echo 'make check     run every check and test'
+	@echo 'make bench     measure paging against the raw device, kernel swap and RAM'
+	@echo 'make install   install to DESTDIR and PREFIX ($(PREFIX)); make uninstall takes it away again'
+	@echo 'make fmt lint  format the code; check it with clippy, warnings denied'
+
+build: library command
+
+# In a call of its own: cargo joins the features of all packages that it builds together, and the library must not get
+# those that need the standard library.
+library:
+	$(CARGO) build --release --package ream-runtime
+
+command:
+	$(CARGO) build --release --package ream-cli
+
+try:
+	packaging/needs.sh try
+	$(MAKE) build
+	tests/try.sh
+
+check:
+	packaging/needs.sh check
+	$(CARGO) fmt --all --check
+	$(MAKE) lint
+	$(MAKE) test
+	$(MAKE) build
+	$(CARGO) xtask check
+	$(MAKE) scripts
+	$(MAKE) blackbox
+
+lint:
+	$(CARGO) clippy --workspace --exclude ream-runtime --all-targets -- --deny warnings
+	$(CARGO) clippy --package ream-runtime -- --deny warnings
+
+test:
+	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-tests
+
+blackbox:
+	$(CARGO) test --package ream-tests
+
+scripts:
+	shellcheck $(scripts)
+
+bench:
+	packaging/needs.sh bench
+	$(MAKE) build
+	$(release)/ream bench paging $(BENCH)
+
+fmt:
+	$(CARGO) fmt --all
+
+install:
+	@test -f $(release)/ream -a -f $(release)/libream.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
+	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
+	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
+	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
+	$(INSTALL) -D -m 644 crates/cli/golden/ream.bash $(share)/bash-completion/completions/ream
+	$(INSTALL) -D -m 644 crates/cli/golden/_ream $(share)/zsh/site-functions/_ream
+	$(INSTALL) -D -m 644 crates/cli/golden/ream.fish $(share)/fish/vendor_completions.d/ream.fish
+	$(INSTALL) -d $(share)/doc/ream
+	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
+
+uninstall:
+	rm -f $(bin)/ream $(lib)/libream.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
+	rm -rf $(share)/doc/ream
+	-rmdir $(lib) 2>/dev/null
+
+clean:
+	$(CARGO) clean
