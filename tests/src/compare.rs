@@ -1,7 +1,7 @@
 //! The check that most tests make: the same program, plain and under Ream within a budget that it outgrows, gives the
 //! same output and status, and paging really happened.
 
-use crate::{Build, MIB, Outcome, Run, build, skip};
+use crate::{Build, MIB, Outcome, Run, build, skip, tool};
 use std::path::Path;
 
 /// What the kernel may count beside the budget: code, stacks, page tables, files that were read, libraries' own data.
@@ -44,11 +44,7 @@ impl<'a> Case<'a> {
     pub fn compare_with(&self, change: impl Fn(Run, &Path) -> Run) -> Option<Outcome> {
         let program = self.build()?;
         let run = || change(Run::of(&program).args(self.arguments), &program);
-        let plain = run().finish();
-        plain.exited(self.status);
-        let paged = run().memory(self.memory).finish();
-        paged.same_as(&plain).paged_within(self.memory * MIB, UNMANAGED);
-        Some(paged)
+        Some(compare(self.memory, self.status, run))
     }
 
     /// [`Case::compare_with`] without changes.
@@ -56,4 +52,24 @@ impl<'a> Case<'a> {
     pub fn compare(&self) -> Option<Outcome> {
         self.compare_with(|run, _| run)
     }
+}
+
+/// Runs a program plain and then under Ream within `memory` MiB: the same output, `status` both times, and memory was
+/// paged within the budget. Returns Ream's outcome.
+#[track_caller]
+pub fn compare(memory: u64, status: i32, run: impl Fn() -> Run) -> Outcome {
+    let plain = run().finish();
+    plain.exited(status);
+    let paged = run().memory(memory).finish();
+    paged.same_as(&plain).paged_within(memory * MIB, UNMANAGED);
+    paged
+}
+
+/// The path of a program that a test is about; `None`, loudly, where it is not installed.
+pub fn installed(name: &str) -> Option<std::path::PathBuf> {
+    let found = tool(name);
+    if found.is_none() {
+        skip(name, "not installed");
+    }
+    found
 }

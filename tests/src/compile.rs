@@ -1,8 +1,8 @@
 //! Compiles the programs in `programs/`, once, with the machine's own compilers.
 
-use crate::place::{build_root, tool};
+use crate::place::{build_root, program, tool};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What a test needs of a compiler.
@@ -22,8 +22,7 @@ fn newest(paths: &[PathBuf]) -> Option<std::time::SystemTime> {
 /// # Panics
 /// When the compiler is there and refuses the program.
 pub fn build(source: &str, flags: &[&str]) -> Build {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
-    let path = programs.join(source);
+    let path = program(source);
     let (compilers, own): (&[&str], &[&str]) = match path.extension().and_then(|extension| extension.to_str()) {
         Some("c") => (&["cc", "gcc", "clang"], &["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]),
         Some("cpp") => (&["c++", "g++", "clang++"], &["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pthread"]),
@@ -38,7 +37,7 @@ pub fn build(source: &str, flags: &[&str]) -> Build {
     let name: String =
         [source, &flags.join("")].concat().chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
     let result = directory.join(&name);
-    let sources = [path.clone(), programs.join("c/common.h")];
+    let sources = [path.clone(), program("c/common.h")];
     if newest(std::slice::from_ref(&result)) > newest(&sources) {
         return Build::Ready(result);
     }
@@ -50,7 +49,7 @@ pub fn build(source: &str, flags: &[&str]) -> Build {
         command.arg("-J").arg(&directory);
     }
     if source.starts_with("c/") || source.starts_with("cpp/") {
-        command.arg("-I").arg(programs.join("c"));
+        command.arg("-I").arg(program("c"));
     }
     let output = command.output().expect("starting the compiler");
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));

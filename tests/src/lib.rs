@@ -7,15 +7,17 @@ mod compile;
 mod outcome;
 mod place;
 mod process;
+mod redis;
 mod run;
 mod skip;
 
 pub use cgroup::Cgroup;
-pub use compare::{Case, UNMANAGED};
+pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build};
 pub use outcome::{Outcome, Summary};
-pub use place::{Scratch, is_root, openable_by_all, ream_binary, ream_library, tool};
+pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_library, tool};
 pub use process::{Left, report};
+pub use redis::{Redis, Reply};
 pub use run::{Run, Running};
 pub use skip::skip;
 

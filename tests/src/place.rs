@@ -29,6 +29,11 @@ pub fn ream_library() -> PathBuf {
     ream_binary().with_file_name("libream.so")
 }
 
+/// A file in `programs/`, for example `py/arrays.py`.
+pub fn program(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
 /// Whether the tests run as root.
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions; it is libc's only way to tell.

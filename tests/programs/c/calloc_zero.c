@@ -9,7 +9,7 @@ int main(int argc, char **argv)
 	size_t limit = argument(argc, argv, 1, 256) * MEGABYTE / 8, total = 0, sizes[BLOCKS] = { 0 };
 	uint64_t *blocks[BLOCKS] = { NULL }, random = 2, sum = 0;
 
-	for (int step = 0; step < 3000; step++) {
+	for (int step = 0; step < 1500; step++) {
 		int k = next_random(&random) % BLOCKS;
 		size_t shift = next_random(&random) % 22, want = (next_random(&random) % 4 + 1) << shift;
 

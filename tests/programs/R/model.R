@@ -1,0 +1,22 @@
+# qr, lm, sort and mclapply over data of several times the budget.
+set.seed(42)
+rows <- 100000
+x <- matrix(rnorm(rows * 60), rows, 60)
+y <- x %*% seq_len(60) + rnorm(rows)
+decomposed <- qr(x)
+cat("rank", decomposed$rank, "\n")
+cat("solved", format(sum(qr.coef(decomposed, y)), digits = 10), "\n")
+frame <- as.data.frame(x)
+frame$y <- as.vector(y)
+model <- lm(y ~ V1 + V2 + V3 + V4 + V5, frame)
+cat("lm", format(coef(model), digits = 8), "\n")
+many <- runif(6e6)
+ordered <- sort(many)
+cat("sort", is.unsorted(ordered), format(ordered[c(1, 3e6, 6e6)], digits = 12), "\n")
+total <- parallel::mclapply(1:6, function(part) {
+  own <- sort(many[seq(part, length(many), by = 6)])
+  sum(own) + own[1]
+}, mc.cores = 2)
+cat("mclapply", format(unlist(total), digits = 12), "\n")
+words <- paste0("w", (seq_len(400000) * 7919) %% 400009)
+cat("strings", length(unique(words)), sum(nchar(words)), "\n")

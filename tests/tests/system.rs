@@ -1,0 +1,72 @@
+//! The program's dealings with the kernel while its memory is paged: system calls into absent pages, direct I/O of its
+//! own, signals, threads that come and go, daemons, exit, and a change of user.
+
+use ream_tests::{Case, MIB, Run, Scratch, UNMANAGED, is_root, skip};
+use std::fs;
+use std::time::{Duration, Instant};
+
+fn with_directory(source: &str, memory: u64) {
+    let scratch = Scratch::new("files");
+    Case::new(source, &["256"], memory).compare_with(|run, _| run.arg(scratch.path()).unmeasured());
+}
+
+#[test]
+fn system_calls_into_absent_pages() {
+    with_directory("c/syscalls.c", 64);
+}
+
+#[test]
+fn the_programs_own_ring_and_pinned_pages() {
+    with_directory("c/uring.c", 64);
+}
+
+#[test]
+fn signals_at_1_khz_whose_handler_pages() {
+    Case::new("c/signals.c", &["256"], 64).compare();
+}
+
+#[test]
+fn threads_that_exit_and_main_among_them() {
+    Case::new("c/threads_exit.c", &["256"], 64).compare();
+}
+
+#[test]
+fn output_at_exit_arrives_and_the_status_is_kept() {
+    Case { status: 7, ..Case::new("c/stdout_exit.c", &["256"], 64) }.compare();
+}
+
+#[test]
+fn static_objects_are_destroyed_in_paged_memory() {
+    Case { status: 3, ..Case::new("cpp/static_exit.cpp", &[], 48) }.compare();
+}
+
+#[test]
+fn a_daemon_closes_everything_and_goes_on() {
+    let case = Case::new("c/daemon_close.c", &["256"], 64);
+    let Some(program) = case.build() else { return };
+    let scratch = Scratch::new("daemon");
+    let result = |name: &str, run: Run| {
+        let file = scratch.file(name);
+        let running = run.arg(&file).start();
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !file.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let outcome = running.finish();
+        outcome.exited(0);
+        (fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}\n{}", outcome.describe())), outcome)
+    };
+    let (plain, _) = result("plain", Run::of(&program).arg("256"));
+    let (paged, outcome) = result("paged", Run::of(&program).arg("256").memory(64));
+    assert_eq!(plain, paged);
+    assert_eq!(outcome.out(), "daemon started\n");
+    outcome.paged_within(64 * MIB, UNMANAGED);
+}
+
+#[test]
+fn root_becomes_an_ordinary_user_and_pages_on() {
+    if !is_root() {
+        return skip("setuid", "needs root");
+    }
+    Case::new("c/setuid_drop.c", &["192"], 64).compare();
+}
