@@ -239,3 +239,45 @@ mod tests {
         crate::file::close(b);
     }
 }
+
+/// When the process `pid` started, in clock ticks since boot (field 22 of /proc/PID/stat); `None` when there is no such
+/// process or /proc cannot be read. With the number it names a process for good.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let mut path = [0u8; 32];
+    let mut len = 0;
+    let mut put = |bytes: &[u8]| {
+        for byte in bytes {
+            if let Some(place) = path.get_mut(len) {
+                *place = *byte;
+                len += 1;
+            }
+        }
+    };
+    let mut digits = [0u8; 10];
+    let mut first = digits.len();
+    let mut rest = pid;
+    loop {
+        first -= 1;
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    put(b"/proc/");
+    put(digits.get(first..)?);
+    put(b"/stat\0");
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
+    const CLOEXEC: u32 = 0o2_000_000;
+    let fd = crate::file::open(path, CLOEXEC, 0).ok()?;
+    let mut text = [0u8; 512];
+    let got = crate::file::read(fd, &mut text);
+    crate::file::close(fd);
+    let text = text.get(..got.ok()?)?;
+    // The name, in parentheses, may hold anything; fields are counted from behind it, where field 3 begins.
+    let behind = text.iter().rposition(|byte| *byte == b')')? + 2;
+    let field = text.get(behind..)?.split(|byte| *byte == b' ').nth(22 - 3)?;
+    Some(field.iter().fold(0, |number, digit| number * 10 + digit.wrapping_sub(b'0') as u64))
+}

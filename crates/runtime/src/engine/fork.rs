@@ -168,7 +168,8 @@ pub fn fork_child() {
     let kept = unsafe { &mut *KEPT.0.get() };
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     if let Some(session) = ENGINE.session() {
-        let who = Identity { pid: process::process_id(), start: process::start_time() };
+        let pid = process::process_id();
+        let who = Identity { pid, start: process::start_time(pid).unwrap_or(0) };
         let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, who));
         if adopted {
             ENGINE.process.store(child_of(kept).index, SeqCst);
@@ -263,7 +264,7 @@ pub(super) fn leased() -> bool {
     let Some(session) = ENGINE.session() else { return false };
     let me = ENGINE.process.load(SeqCst);
     // A process that was killed holds no lease: whoever looks first takes it off the list.
-    session.sweep(process::process_id(), process::now_us() / 1000, process::alive);
+    session.sweep(process::process_id(), process::now_us() / 1000, alive);
     // SAFETY: see `Forks`; this is the pager, and it is not parked.
     let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
     let mut kept = 0;
@@ -278,6 +279,14 @@ pub(super) fn leased() -> bool {
     }
     *count = kept;
     kept > 0
+}
+
+/// Whether the process is still the one it was.
+fn alive(who: Identity) -> bool {
+    match process::start_time(who.pid) {
+        Some(start) => who.start == 0 || start == who.start,
+        None => false,
+    }
 }
 
 /// Whether parent and child could both keep all of this in RAM.
