@@ -4,7 +4,7 @@
 
 use crate::queue::Queue;
 use crate::uffd::{Message, News, Uffd};
-use crate::{Errno, Event, Events};
+use crate::{Errno, Event, Events, process};
 use ream_page::{Page, Run};
 
 /// Messages taken early and not yet reported. Each thread has at most one underway.
@@ -49,6 +49,18 @@ impl Inbox {
                 return;
             }
         }
+    }
+
+    /// Waits, after a call failed with EAGAIN, for whoever is changing mappings; call it with 0, 1, 2 and so on.
+    /// False when that has taken a second: the machine is in trouble, and not because of us.
+    pub(crate) fn wait_for_change(&mut self, attempt: u32) -> bool {
+        self.absorb();
+        if attempt >= 4 {
+            let _ = process::poll_readable(&[self.uffd.fd], &mut [], Some(1000));
+        } else if attempt > 0 {
+            process::yield_now();
+        }
+        attempt < 1000
     }
 
     /// Reports messages, the early ones first, as far as there is room.

@@ -5,6 +5,7 @@
 #[cfg(feature = "fake")]
 extern crate std;
 
+mod copier;
 pub mod digest;
 mod errno;
 #[cfg(feature = "fake")]
@@ -14,6 +15,7 @@ mod follow;
 pub mod futex;
 mod helper;
 mod inbox;
+mod io;
 mod linux;
 pub mod machine;
 pub mod memory;
@@ -26,6 +28,7 @@ mod staging;
 pub mod syscall;
 pub mod thread;
 pub mod uffd;
+mod workers;
 
 pub use linux::{LinuxConfig, LinuxMachine, Setup};
 pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};

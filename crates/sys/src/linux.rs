@@ -1,17 +1,19 @@
 //! The real machine: userfaultfd, a staging area, io_uring.
 //! Made, used and dropped by one pager thread, in that thread's own descriptor table.
 
+use crate::copier;
 use crate::digest::Key;
 use crate::file::{self, Fd, Part};
 use crate::follow::Follower;
 use crate::helper::Helper;
 use crate::inbox::Inbox;
+use crate::io::Io;
 use crate::memory::{self, Advice, MapSlice};
 use crate::mover::{self, Direction};
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::queue::Queue;
-use crate::ring::{Completion, Ring};
+use crate::ring::Completion;
 use crate::staging::Staging;
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
@@ -31,6 +33,10 @@ pub struct LinuxConfig {
     pub io_limit: u32,
     /// Only a userfaultfd of the kind that ordinary users get, even where a better one is allowed.
     pub user_only: bool,
+    /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.
+    pub move_pages: bool,
+    /// Use io_uring; otherwise threads.
+    pub uring: bool,
 }
 
 /// Why a machine could not be made.
@@ -59,12 +65,14 @@ const STORES: usize = 256;
 /// Punches in flight; more are done at once.
 const PUNCHES: usize = 32;
 
-/// The real machine.
+/// The real machine. A forked child must forget its parent's (`core::mem::forget`), never drop it.
 pub struct LinuxMachine {
     staging: Staging,
     inbox: Inbox,
     pagemap: Pagemap,
-    ring: Ring,
+    io: Io,
+    /// /proc/self/mem, where pages are copied instead of moved.
+    memory: Option<Fd>,
     helper: Helper,
     follower: Follower,
     key: &'static Key,
@@ -85,27 +93,32 @@ pub struct LinuxMachine {
 impl LinuxMachine {
     /// Makes a machine for the calling thread.
     pub fn new(config: &LinuxConfig) -> Result<LinuxMachine, Setup> {
-        let wanted =
-            feature::MOVE | feature::WRITE_PROTECT | feature::THREAD_ID | feature::EVENT_REMAP | feature::EVENT_UNMAP;
+        let move_feature = if config.move_pages { feature::MOVE } else { 0 };
+        let events = feature::EVENT_REMAP | feature::EVENT_UNMAP;
+        let wanted = move_feature | events | feature::WRITE_PROTECT | feature::THREAD_ID;
         let uffd = Uffd::open(wanted, config.user_only).map_err(fail("open a userfaultfd"))?;
         LinuxMachine::with(config, uffd).inspect_err(|_| uffd.close())
     }
 
     fn with(config: &LinuxConfig, uffd: Uffd) -> Result<LinuxMachine, Setup> {
-        if !uffd.has(feature::MOVE) {
+        if config.move_pages && !uffd.has(feature::MOVE) {
             return Err(Setup { what: "move pages with userfaultfd (Linux 6.8 or later)", errno: Errno::INVAL });
         }
+        if !config.move_pages && uffd.access == Access::UserOnly {
+            // The kernel's own writes to protected pages would fail.
+            return Err(Setup { what: "copy pages with a userfaultfd for ordinary users", errno: Errno::PERM });
+        }
         let io_limit = config.io_limit.clamp(1, 1024);
-        let ring = Ring::new((io_limit * 2).next_power_of_two(), (io_limit * 8).next_power_of_two().max(1024));
+        let io = Io::new(config.uring, io_limit);
         let mut stores = [Fd::NONE; STORES];
         if let Some(own) = stores.first_mut() {
             *own = config.store;
         }
         Ok(LinuxMachine {
-            staging: Staging::new(config.small_frames, config.huge_blocks, &uffd)?,
+            staging: Staging::new(config.small_frames, config.huge_blocks, config.move_pages, &uffd)?,
             inbox: Inbox::new(uffd).map_err(fail("map the message queue"))?,
             pagemap: Pagemap::open().map_err(fail("open /proc/self/pagemap"))?,
-            ring: ring.map_err(fail("set up io_uring"))?,
+            io: io.map_err(fail(if config.uring { "set up io_uring" } else { "prepare the threads for I/O" }))?,
             helper: Helper::new().map_err(fail("prepare the helper thread"))?,
             follower: Follower::new().map_err(fail("read the processor mask"))?,
             key: config.key,
@@ -117,6 +130,7 @@ impl LinuxMachine {
             reserved: 0,
             watching_messages: false,
             watching_helper: false,
+            memory: if config.move_pages { None } else { Some(open_memory()?) },
         })
     }
 
@@ -133,8 +147,9 @@ impl LinuxMachine {
     }
 
     /// The descriptors that this machine needs kept when all others are closed: its own, not the stores.
-    pub fn descriptors(&self) -> [Fd; 4] {
-        [self.inbox.uffd.fd, self.pagemap.descriptor(), self.ring.descriptor(), self.helper.bell]
+    pub fn descriptors(&self) -> [Fd; 5] {
+        let memory = self.memory.unwrap_or(Fd::NONE);
+        [self.inbox.uffd.fd, self.pagemap.descriptor(), self.io.descriptor(), self.helper.bell, memory]
     }
 
     fn end(&mut self, tag: u32, result: i32) {
@@ -174,10 +189,10 @@ impl LinuxMachine {
             })
         };
         while touches(&self.punches) {
-            if self.ring.enter(Wait::Forever).is_err() {
+            if self.io.enter(Wait::Forever).is_err() {
                 return;
             }
-            while let Some(completion) = self.ring.take() {
+            while let Some(completion) = self.io.take() {
                 if let Some((tag, result)) = self.complete(completion) {
                     self.end(tag, result);
                 }
@@ -187,11 +202,11 @@ impl LinuxMachine {
 
     fn watch(&mut self) {
         if !self.watching_messages {
-            self.watching_messages = self.ring.watch(self.inbox.uffd.fd, MESSAGES).is_ok();
+            self.watching_messages = self.io.watch(self.inbox.uffd.fd, MESSAGES).is_ok();
             self.inbox.ready = true;
         }
         if !self.watching_helper {
-            self.watching_helper = self.ring.watch(self.helper.bell, HELPER).is_ok();
+            self.watching_helper = self.io.watch(self.helper.bell, HELPER).is_ok();
         }
     }
 }
@@ -202,14 +217,21 @@ impl Drop for LinuxMachine {
         // so that nobody, the helper thread neither, sleeps on us any more, and so that unmapping the staging area is
         // not reported to the one who should read the report.
         self.staging.unregister();
-        if self.watching_messages && self.ring.unwatch(MESSAGES, UNWATCHED).is_ok() {
-            while self.watching_messages && self.ring.enter(Wait::Micros(100_000)).is_ok() {
-                let Some(completion) = self.ring.take() else { break };
+        if self.watching_messages && self.io.unwatch(MESSAGES, UNWATCHED) {
+            while self.watching_messages && self.io.enter(Wait::Micros(100_000)).is_ok() {
+                let Some(completion) = self.io.take() else { break };
                 let _ = self.complete(completion);
             }
         }
         self.inbox.uffd.close();
+        if let Some(memory) = self.memory {
+            file::close(memory);
+        }
     }
+}
+
+fn open_memory() -> Result<Fd, Setup> {
+    file::open(c"/proc/self/mem", file::flags::READ, 0).map_err(fail("open /proc/self/mem"))
 }
 
 fn outcome(result: Result<(), Errno>) -> Copied {
@@ -223,18 +245,13 @@ fn outcome(result: Result<(), Errno>) -> Copied {
 
 /// Repeats a call that fails as long as a mapping change waits for its message to be read.
 fn patiently(inbox: &mut Inbox, call: impl Fn(&Uffd) -> Result<(), Errno>) -> Copied {
-    for attempt in 0..1000 {
+    let mut attempt = 0;
+    loop {
         match call(&inbox.uffd) {
-            Err(Errno::AGAIN) => {
-                inbox.absorb();
-                if attempt > 3 {
-                    process::yield_now();
-                }
-            }
+            Err(Errno::AGAIN) if inbox.wait_for_change(attempt) => attempt += 1,
             other => return outcome(other),
         }
     }
-    Copied::Failed
 }
 
 impl Machine for LinuxMachine {
@@ -249,16 +266,28 @@ impl Machine for LinuxMachine {
         let Some(source) = self.staging.page(frame, pages) else {
             return Moved { pages: 0, stop: Some(Stop::Mapping) };
         };
+        let (inbox, pagemap) = (&mut self.inbox, &mut self.pagemap);
         // SAFETY: frames are the pager's; what was in them belongs to the pages they are moved to.
-        unsafe { mover::move_pages(&mut self.inbox, &mut self.pagemap, (page, source), pages, Direction::In) }
+        unsafe {
+            match self.memory {
+                None => mover::move_pages(inbox, pagemap, (page, source), pages, Direction::In),
+                Some(_) => copier::move_in(inbox, pagemap, source, page, pages),
+            }
+        }
     }
 
     fn move_out(&mut self, page: Page, frame: Frame, pages: u32) -> Moved {
         let Some(destination) = self.staging.page(frame, pages) else {
             return Moved { pages: 0, stop: Some(Stop::Mapping) };
         };
+        let (inbox, pagemap) = (&mut self.inbox, &mut self.pagemap);
         // SAFETY: the pages are registered, so that whoever touches them sleeps until they are brought back.
-        unsafe { mover::move_pages(&mut self.inbox, &mut self.pagemap, (destination, page), pages, Direction::Out) }
+        unsafe {
+            match self.memory {
+                None => mover::move_pages(inbox, pagemap, (destination, page), pages, Direction::Out),
+                Some(memory) => copier::move_out(inbox, pagemap, memory, page, destination, pages),
+            }
+        }
     }
 
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied {
@@ -282,7 +311,8 @@ impl Machine for LinuxMachine {
     }
 
     fn register(&mut self, run: Run) -> Result<(), Errno> {
-        self.inbox.uffd.register(run.start.address(), run.bytes(), mode::MISSING)
+        let protect = if self.memory.is_some() { mode::WRITE_PROTECT } else { 0 };
+        self.inbox.uffd.register(run.start.address(), run.bytes(), mode::MISSING | protect)
     }
 
     fn unregister(&mut self, run: Run) -> Result<(), Errno> {
@@ -345,7 +375,7 @@ impl Machine for LinuxMachine {
         };
         let bytes = pages * PAGE_BYTES as u32;
         // SAFETY: the frames are the pager's, and left alone until the event has been reported.
-        if let Err(error) = unsafe { self.ring.read(fd, address, bytes, slot.offset(), TRANSFER | tag as u64) } {
+        if let Err(error) = unsafe { self.io.read(fd, address, bytes, slot.offset(), TRANSFER | tag as u64) } {
             self.end(tag, error.negative());
         }
     }
@@ -365,7 +395,7 @@ impl Machine for LinuxMachine {
             *part = Part { address, bytes: *pages as usize * PAGE_BYTES };
         }
         // SAFETY: the frames do not change until the event has been reported, and the list of this tag not before.
-        if let Err(error) = unsafe { self.ring.write(fd, list, slot.offset(), TRANSFER | tag as u64) } {
+        if let Err(error) = unsafe { self.io.write(fd, list, slot.offset(), TRANSFER | tag as u64) } {
             self.end(tag, error.negative());
         }
     }
@@ -387,7 +417,7 @@ impl Machine for LinuxMachine {
         let bytes = pages as u64 * PAGE_BYTES as u64;
         let free = self.punches.iter_mut().enumerate().find(|(_, (_, count))| *count == 0);
         if let Some((index, punch)) = free {
-            if self.ring.punch(fd, slot.offset(), bytes, PUNCHED | index as u64).is_ok() {
+            if self.io.punch(fd, slot.offset(), bytes, PUNCHED | index as u64).is_ok() {
                 *punch = (slot.0, pages);
                 return;
             }
@@ -404,13 +434,13 @@ impl Machine for LinuxMachine {
         self.watch();
         let nothing = self.ended.is_empty() && !self.inbox.waiting();
         // An error here (no memory) leaves everything queued for the next time.
-        let _ = self.ring.enter(if nothing { wait } else { Wait::No });
+        let _ = self.io.enter(if nothing { wait } else { Wait::No });
         while events.room() > 0 {
             let Some((tag, result)) = self.ended.pop() else { break };
             events.push(Event::Io { tag, result });
         }
         while events.room() > 0 {
-            let Some(completion) = self.ring.take() else { break };
+            let Some(completion) = self.io.take() else { break };
             if let Some((tag, result)) = self.complete(completion) {
                 events.push(Event::Io { tag, result });
             }

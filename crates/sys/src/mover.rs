@@ -8,8 +8,6 @@ use ream_page::{BLOCK_PAGES, PAGE_BYTES, Page, Run};
 
 /// How long a passing EBUSY is waited out. Of those seen, the longest took 160.
 const PATIENCE_US: u64 = 200;
-/// How often a call is repeated because mappings were changing.
-const RETRIES: u32 = 1000;
 
 /// Which end of a move is the program's memory; the other is the staging area.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,12 +54,8 @@ pub(crate) unsafe fn move_pages(
                 continue;
             }
             // A thread is unmapping or moving something, and waits until its message has been read.
-            Err(Errno::AGAIN | Errno::INTR) if retries < RETRIES => {
+            Err(Errno::AGAIN | Errno::INTR) if inbox.wait_for_change(retries) => {
                 retries += 1;
-                inbox.absorb();
-                if retries > 3 {
-                    process::yield_now();
-                }
                 continue;
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::NOMEM) => Stop::Busy,

@@ -44,6 +44,10 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// One that does not come from a ring.
+    pub(crate) fn with(user_data: u64, result: i32, more: bool) -> Completion {
+        Completion { user_data, result, flags: if more { raw::IORING_CQE_F_MORE } else { 0 } }
+    }
     /// Whether a poll that reports more than once will go on.
     pub fn more(&self) -> bool {
         self.flags & raw::IORING_CQE_F_MORE != 0
@@ -204,8 +208,7 @@ impl Ring {
     /// Starts a write of one or more parts of memory.
     ///
     /// # Safety
-    /// The parts are readable and do not change until the completion has been seen; the list itself stays as it is
-    /// until the next entry.
+    /// The parts are readable and, like their list, do not change until the completion has been seen.
     pub unsafe fn write(&mut self, fd: Fd, parts: &[Part], offset: u64, data: u64) -> Result<(), Errno> {
         let base = Entry { fd: fd.0, offset, user_data: data, ..Entry::default() };
         self.push(match parts {

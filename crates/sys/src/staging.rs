@@ -25,7 +25,9 @@ fn fail(what: &'static str) -> impl Fn(Errno) -> Setup {
 }
 
 impl Staging {
-    pub(crate) fn new(small_frames: u32, huge_blocks: u32, uffd: &Uffd) -> Result<Staging, Setup> {
+    /// Without `large`, huge frames are made of small pages as well: copies arrive page by page, and the first must not
+    /// populate the places of the others.
+    pub(crate) fn new(small_frames: u32, huge_blocks: u32, large: bool, uffd: &Uffd) -> Result<Staging, Setup> {
         let too_many = Setup { what: "staging area", errno: Errno::INVAL };
         let huge_start = small_frames.checked_next_multiple_of(BLOCK_PAGES).ok_or(too_many)?;
         let huge = huge_blocks.checked_mul(BLOCK_PAGES).ok_or(too_many)?;
@@ -39,7 +41,8 @@ impl Staging {
         let staging = Staging { reservation, reserved, base: start.expose_provenance(), huge_start, frames, registered: Some(*uffd) };
         let cut = huge_start as usize * PAGE_BYTES;
         staging.prepare(0, cut, Advice::NoHugePage, uffd)?;
-        staging.prepare(cut, bytes - cut, Advice::HugePage, uffd)?;
+        let kind = if large { Advice::HugePage } else { Advice::NoHugePage };
+        staging.prepare(cut, bytes - cut, kind, uffd)?;
         Ok(staging)
     }
 

@@ -130,6 +130,8 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
         key: unsafe { &*key },
         io_limit: IO_LIMIT,
         user_only: false,
+        move_pages: true,
+        uring: true,
     };
     LinuxMachine::new(&config).map_err(|setup| Failure { what: setup.what, errno: setup.errno })
 }

@@ -1,0 +1,196 @@
+//! What the machine hears of the program: faults, unmapping, remapping; and forked children.
+//! Threads of the test play the program's.
+
+use crate::bed::{Engine, bed, fork, pattern, peek, poke, reap, unmap};
+use ream_page::{Frame, PAGE_BYTES, Run};
+use ream_sys::memory::{self, Advice};
+use ream_sys::{Copied, Event, Events, Machine, Moved, Stop, Wait, process};
+use std::sync::mpsc;
+use std::thread;
+
+on_engines! {
+    moving_with_ring = MOVE_RING: {
+    faults_name_page_kind_and_thread,
+    more_faults_than_a_batch_holds_are_all_reported,
+    unmapping_and_remapping_are_reported,
+    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
+    the_staging_area_is_not_in_a_child,
+    pages_shared_with_a_child_are_busy_until_unshared,
+    };
+    moving_with_threads = MOVE_THREADS: {
+    faults_name_page_kind_and_thread,
+    more_faults_than_a_batch_holds_are_all_reported,
+    unmapping_and_remapping_are_reported,
+    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
+    the_staging_area_is_not_in_a_child,
+    };
+    copying_with_ring = COPY_RING: {
+    faults_name_page_kind_and_thread,
+    more_faults_than_a_batch_holds_are_all_reported,
+    unmapping_and_remapping_are_reported,
+    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
+    the_staging_area_is_not_in_a_child,
+    };
+    copying_with_threads = COPY_THREADS: {
+    faults_name_page_kind_and_thread,
+    more_faults_than_a_batch_holds_are_all_reported,
+    unmapping_and_remapping_are_reported,
+    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
+    the_staging_area_is_not_in_a_child,
+    };
+}
+
+fn faults_name_page_kind_and_thread(engine: Engine) {
+    let mut bed = bed!(engine, 64, Advice::NoHugePage);
+    bed.out(0, 0, 64);
+    for (index, write) in [(5u32, false), (6, true)] {
+        let address = bed.address(index);
+        let (tell, told) = mpsc::channel();
+        let toucher = thread::spawn(move || {
+            tell.send(process::thread_id()).unwrap();
+            if write {
+                poke(address, 1, 1);
+            }
+            peek(address, 0)
+        });
+        let (page, wrote, who) = bed.await_fault();
+        assert_eq!((page, wrote), (bed.page(index), write));
+        assert_eq!(Ok(who), told.recv());
+        bed.machine.follow(Some(who));
+        bed.back(index, index, 1);
+        bed.machine.wake(bed.run(index, 1));
+        assert_eq!(toucher.join().unwrap(), pattern(index as u64, 0));
+        bed.machine.follow(None);
+    }
+}
+
+fn more_faults_than_a_batch_holds_are_all_reported(engine: Engine) {
+    let threads = 3 * Events::CAPACITY as u32;
+    let mut bed = bed!(engine, threads, Advice::NoHugePage);
+    bed.out(0, 0, threads);
+    let base = bed.address(0);
+    let touchers: Vec<_> = (0..threads as usize)
+        .map(|index| {
+            let touch = move || peek(base + index * PAGE_BYTES, 0);
+            thread::Builder::new().stack_size(64 << 10).spawn(touch).unwrap()
+        })
+        .collect();
+    let mut events = Events::new();
+    let mut seen = vec![false; threads as usize];
+    while seen.iter().any(|seen| !seen) {
+        events.clear();
+        bed.machine.poll(Wait::Forever, &mut events);
+        for event in events.as_slice() {
+            if let Event::Fault { page, .. } = event {
+                let index = (page.0 - bed.page(0).0) as u32;
+                assert!(!std::mem::replace(&mut seen[index as usize], true), "reported twice");
+            }
+        }
+        // Nobody is answered before everybody has asked, so that batches fill.
+        if seen.iter().all(|seen| *seen) {
+            bed.back(0, 0, threads);
+            let run = bed.run(0, threads);
+            bed.machine.wake(run);
+        }
+    }
+    for (index, toucher) in touchers.into_iter().enumerate() {
+        assert_eq!(toucher.join().unwrap(), pattern(index as u64, 0));
+    }
+}
+
+fn unmapping_and_remapping_are_reported(engine: Engine) {
+    let mut bed = bed!(engine, 64, Advice::NoHugePage);
+    let (gone, moved) = (bed.address(8), bed.address(16));
+    let unmapper = thread::spawn(move || unmap(gone, 4));
+    let run = bed.await_event(|event| match event {
+        Event::Unmapped { run } => Some(*run),
+        _ => None,
+    });
+    assert_eq!(run, bed.run(8, 4));
+    unmapper.join().unwrap();
+    assert_eq!(bed.machine.move_out(bed.page(9), Frame(0), 1), Moved { pages: 0, stop: Some(Stop::Mapping) });
+
+    bed.out(17, 17, 1);
+    const MAYMOVE: usize = 1;
+    let mover = thread::spawn(move || {
+        let old = std::ptr::with_exposed_provenance_mut(moved);
+        // SAFETY: the memory is the test's, which does not use the old place any more.
+        let place = unsafe { memory::remap(old, 8 * PAGE_BYTES, 32 * PAGE_BYTES, MAYMOVE, 0) }.unwrap();
+        let place = place.expose_provenance();
+        // Page 1 is absent, and registration has come along.
+        let found = (peek(place, 0), peek(place, 512));
+        unmap(place, 32);
+        found
+    });
+    let (from, to, pages) = bed.await_event(|event| match event {
+        Event::Remapped { from, to, pages } => Some((*from, *to, *pages)),
+        _ => None,
+    });
+    assert_eq!((from, pages), (bed.page(16), 8));
+    let (page, ..) = bed.await_fault();
+    assert_eq!(page, to.plus(1));
+    let back = bed.machine.move_in(Frame(17), page, 1);
+    assert_eq!(back, Moved { pages: 1, stop: None });
+    bed.machine.wake(Run { start: page, pages: 1 });
+    // The old place was reported as unmapped too.
+    let old = bed.await_event(|event| match event {
+        Event::Unmapped { run } => Some(*run),
+        _ => None,
+    });
+    assert_eq!(old, bed.run(16, 8));
+    bed.await_event(|event| matches!(event, Event::Unmapped { run } if run.start == to).then_some(()));
+    assert_eq!(mover.join().unwrap(), (pattern(16, 0), pattern(17, 0)));
+}
+
+fn moves_and_copies_go_on_while_an_unmap_waits_to_be_heard(engine: Engine) {
+    let mut bed = bed!(engine, 64, Advice::NoHugePage);
+    for round in 0..10u32 {
+        let (gone, left) = (bed.address(40 + round), bed.page(40 + round));
+        let unmapper = thread::spawn(move || unmap(gone, 1));
+        // Until the message is queued; it is not read before the moves.
+        while memory::is_mapped(left.address()) {
+            process::sleep_us(100);
+        }
+        process::sleep_us(2000);
+        bed.out(0, 0, 8);
+        assert_eq!(bed.machine.copy_in(Frame(1), bed.page(1)), Copied::Done);
+        bed.machine.empty_frames(Frame(1), 1);
+        bed.out(1, 1, 1);
+        bed.back(0, 0, 8);
+        let run = bed.await_event(|event| match event {
+            Event::Unmapped { run } => Some(*run),
+            _ => None,
+        });
+        assert_eq!(run.start, left);
+        unmapper.join().unwrap();
+    }
+    (0..8).for_each(|index| bed.check(index, index as u64));
+}
+
+fn pages_shared_with_a_child_are_busy_until_unshared(engine: Engine) {
+    let mut bed = bed!(make_alone, engine, 64, Advice::NoHugePage);
+    let child = fork(|| process::sleep_us(1_000_000_000));
+    let moved = bed.machine.move_out(bed.page(0), Frame(0), 64);
+    let wanted = bed.run(0, 64);
+    let accepted = bed.machine.unshare(3, wanted);
+    let result = if accepted { bed.await_io(3) } else { -1 };
+    let again = bed.machine.move_out(bed.page(0), Frame(0), 64);
+    let hole = bed.machine.unshare(4, wanted);
+    process::kill(child, 9).unwrap();
+    reap(child);
+    assert_eq!(moved, Moved { pages: 0, stop: Some(Stop::Busy) });
+    assert!(accepted);
+    assert_eq!(result, 0);
+    assert_eq!(again, Moved { pages: 64, stop: None });
+    assert!(!hole, "absent pages are not for the helper");
+    bed.back(0, 0, 64);
+    (0..64).for_each(|index| bed.check(index, index as u64));
+}
+
+fn the_staging_area_is_not_in_a_child(engine: Engine) {
+    let mut bed = bed!(make_alone, engine, 16, Advice::NoHugePage);
+    bed.out(0, 0, 16);
+    // Touching a frame there is a segmentation fault, whose signal is in the status.
+    let child = fork(|| _ = bed.machine.digest(Frame(0)));
+    assert_eq!(reap(child) & 0x7f, 11);
+}
