@@ -31,7 +31,7 @@ library:
 	$(CARGO) build --release --package ream-runtime
 
 command:
-	$(CARGO) build --release --package ream-cli
+	$(CARGO) build --release --package ream-cli --package ream-bench
 
 try:
 	packaging/needs.sh try
@@ -72,6 +72,7 @@ fmt:
 install:
 	@test -f $(release)/ream -a -f $(release)/libream.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
+	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.bash $(share)/bash-completion/completions/ream
@@ -81,7 +82,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(lib)/libream.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(lib)/libream.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream
 	-rmdir $(lib) 2>/dev/null

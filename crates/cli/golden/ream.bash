@@ -22,7 +22,7 @@ _ream() {
     case "$command" in
         run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --no-exec-inherit --pager-cpus --help -h" words="" ;;
         doctor) options="--store -s --json --help -h" words="" ;;
-        bench) options="--help -h" words="paging" ;;
+        bench) options="--help -h" words="paging fits malloc" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
         help) options="--help -h" words="run doctor bench completions man" ;;

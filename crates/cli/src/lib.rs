@@ -53,6 +53,7 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
     match name {
         "" => Err(Failure::new("no command given; see ream --help")),
         "run" => run::run(settle("run", arguments.flags)?, arguments.rest),
+        "bench" => bench(arguments.rest),
         "doctor" => {
             no_more(&arguments.rest)?;
             let json = arguments.has("json")?;
@@ -62,7 +63,8 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
         "help" => help(&arguments.rest),
         "man" => no_more(&arguments.rest).and_then(|()| print(&document::man::page())),
         "completions" => completions(&arguments.rest),
-        other => Err(Failure::new(format!("{other}: not in this build of ream; build it whole with make"))),
+        // The table has no other.
+        other => Err(Failure::new(format!("{other}: no such command; see ream --help"))),
     }
 }
 
@@ -98,6 +100,14 @@ fn configuration(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Give
             failure::reason(&error)
         ))),
     }
+}
+
+/// Hands over to the benchmark, which has arguments of its own.
+fn bench(rest: Vec<OsString>) -> Result<i32, Failure> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| Failure::new(format!("bench: {}: not valid UTF-8", word.to_string_lossy())))
+    };
+    Ok(ream_bench::main(rest.into_iter().map(text).collect::<Result<_, _>>()?))
 }
 
 fn help(rest: &[OsString]) -> Result<i32, Failure> {

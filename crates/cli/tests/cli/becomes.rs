@@ -204,5 +204,7 @@ fn the_file_of_the_summary_is_only_tried() {
         let option = format!("--summary={}", path.display());
         let (_, out, _) = run(&["run", &option, "--", "sh", "-c", &format!("cat {}; echo", path.display())]);
         assert_eq!(out, if path == &file { "old\n" } else { "\n" });
+        // Nothing of the session was in the program, so the agent writes it; it must have before the directory goes.
+        eventually("a summary", || std::fs::read_to_string(path).is_ok_and(|text| text.ends_with("}\n")));
     }
 }
