@@ -4,7 +4,7 @@
 use crate::Errno;
 use crate::file::{self, Fd};
 use crate::process::{self, Processors};
-use core::ffi::CStr;
+use crate::procfs;
 
 pub(crate) struct Follower {
     /// Where the pager may run at all.
@@ -40,21 +40,19 @@ impl Follower {
                     file::close(fd);
                 }
                 self.last = None;
-                let fd = open_status(thread)?;
+                let fd = procfs::open_status(b"/proc/self/task/", thread)?;
                 self.last = Some((thread, fd));
                 fd
             }
         };
-        let mut text = [0u8; 1024];
-        match file::read_at(fd, &mut text, 0) {
-            Ok(bytes) => parse_processor(text.get(..bytes)?),
-            Err(_) => {
-                // It has ended; a new thread may get its number.
-                file::close(fd);
-                self.last = None;
-                None
-            }
+        // Field 39 is the processor on which it ran last.
+        let processor = procfs::read_field(fd, 39);
+        if processor.is_none() {
+            // It has ended; a new thread may get its number.
+            file::close(fd);
+            self.last = None;
         }
+        u32::try_from(processor?).ok()
     }
 }
 
@@ -69,45 +67,9 @@ impl Drop for Follower {
     }
 }
 
-fn open_status(thread: u32) -> Option<Fd> {
-    let mut path = *b"/proc/self/task/\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    let mut digits = [0u8; 10];
-    let mut rest = thread;
-    let mut count = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        count += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    let name = digits.iter().skip(10 - count).chain(b"/stat");
-    for (place, letter) in path.iter_mut().skip(16).zip(name) {
-        *place = *letter;
-    }
-    file::open(CStr::from_bytes_until_nul(&path).ok()?, file::flags::READ, 0).ok()
-}
-
-/// Field 39 of /proc/PID/stat. The name, field 2, is in parentheses and may hold anything.
-fn parse_processor(text: &[u8]) -> Option<u32> {
-    let close = text.iter().rposition(|byte| *byte == b')')?;
-    let field = text.get(close + 2..)?.split(|byte| *byte == b' ').nth(36)?;
-    core::str::from_utf8(field).ok()?.trim_ascii().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_processor_is_field_39() {
-        let text =
-            b"1 (a) b) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 \
-                     35 36 37 38 3 40 41\n";
-        assert_eq!(parse_processor(text), Some(3));
-        assert_eq!(parse_processor(b"garbage"), None);
-    }
 
     #[test]
     fn follows_itself_and_lets_go() {

@@ -5,6 +5,7 @@
 #[cfg(feature = "fake")]
 extern crate std;
 
+pub mod clock;
 mod copier;
 pub mod digest;
 mod errno;
@@ -22,6 +23,7 @@ pub mod memory;
 mod mover;
 pub mod pagemap;
 pub mod process;
+mod procfs;
 mod queue;
 pub mod ring;
 mod staging;

@@ -93,6 +93,7 @@ pub struct LinuxMachine {
 impl LinuxMachine {
     /// Makes a machine for the calling thread.
     pub fn new(config: &LinuxConfig) -> Result<LinuxMachine, Setup> {
+        crate::clock::find();
         let move_feature = if config.move_pages { feature::MOVE } else { 0 };
         let events = feature::EVENT_REMAP | feature::EVENT_UNMAP;
         let wanted = move_feature | events | feature::WRITE_PROTECT | feature::THREAD_ID;

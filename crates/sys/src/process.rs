@@ -2,13 +2,16 @@
 //! All of them are one system call, without libc.
 
 use crate::Errno;
-use crate::file::Fd;
+use crate::clock;
+use crate::file::{self, Fd};
 use crate::futex::TimeSpec;
+use crate::procfs;
 use crate::syscall::{call0, call1, call2, call3, call4, number};
 
 const CLOCK_MONOTONIC: usize = 1;
 
-/// Microseconds on a clock that does not go backwards and is the same in all processes.
+/// Microseconds on a clock that does not go backwards and is the same in all processes. Cheap once
+/// [`clock::find`](crate::clock::find) has been called.
 pub fn now_us() -> u64 {
     now_ns() / 1000
 }
@@ -16,8 +19,10 @@ pub fn now_us() -> u64 {
 /// Nanoseconds on the same clock as [`now_us`].
 pub fn now_ns() -> u64 {
     let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
-    // SAFETY: the kernel fills in the time.
-    let _ = unsafe { call2(number::__NR_clock_gettime, CLOCK_MONOTONIC, (&raw mut time).expose_provenance()) };
+    if !clock::read(CLOCK_MONOTONIC, &mut time) {
+        // SAFETY: the kernel fills in the time.
+        let _ = unsafe { call2(number::__NR_clock_gettime, CLOCK_MONOTONIC, (&raw mut time).expose_provenance()) };
+    }
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
@@ -191,6 +196,15 @@ pub fn thread_time_ns() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
+/// When the process `pid` started, in clock ticks since boot (field 22 of /proc/PID/stat); `None` when there is no such
+/// process or /proc cannot be read. With the number it names a process for good.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let status = procfs::open_status(b"/proc/", pid)?;
+    let ticks = procfs::read_field(status, 22);
+    file::close(status);
+    ticks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +214,13 @@ mod tests {
         let before = now_ns();
         sleep_us(500);
         assert!(now_ns() - before >= 500_000);
+    }
+
+    #[test]
+    fn a_process_is_named_by_number_and_start() {
+        let started = start_time(process_id()).unwrap();
+        assert!(started > 0 && start_time(process_id()) == Some(started));
+        assert_eq!(start_time(u32::MAX), None);
     }
 
     #[test]
@@ -238,46 +259,4 @@ mod tests {
         crate::file::close(a);
         crate::file::close(b);
     }
-}
-
-/// When the process `pid` started, in clock ticks since boot (field 22 of /proc/PID/stat); `None` when there is no such
-/// process or /proc cannot be read. With the number it names a process for good.
-pub fn start_time(pid: u32) -> Option<u64> {
-    let mut path = [0u8; 32];
-    let mut len = 0;
-    let mut put = |bytes: &[u8]| {
-        for byte in bytes {
-            if let Some(place) = path.get_mut(len) {
-                *place = *byte;
-                len += 1;
-            }
-        }
-    };
-    let mut digits = [0u8; 10];
-    let mut first = digits.len();
-    let mut rest = pid;
-    loop {
-        first -= 1;
-        if let Some(digit) = digits.get_mut(first) {
-            *digit = b'0' + (rest % 10) as u8;
-        }
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    put(b"/proc/");
-    put(digits.get(first..)?);
-    put(b"/stat\0");
-    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
-    const CLOEXEC: u32 = 0o2_000_000;
-    let fd = crate::file::open(path, CLOEXEC, 0).ok()?;
-    let mut text = [0u8; 512];
-    let got = crate::file::read(fd, &mut text);
-    crate::file::close(fd);
-    let text = text.get(..got.ok()?)?;
-    // The name, in parentheses, may hold anything; fields are counted from behind it, where field 3 begins.
-    let behind = text.iter().rposition(|byte| *byte == b')')? + 2;
-    let field = text.get(behind..)?.split(|byte| *byte == b' ').nth(22 - 3)?;
-    Some(field.iter().fold(0, |number, digit| number * 10 + digit.wrapping_sub(b'0') as u64))
 }

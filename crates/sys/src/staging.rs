@@ -38,7 +38,14 @@ impl Staging {
         let reservation =
             memory::map(reserved, BLOCK_BYTES, Protection::None).map_err(fail("reserve the staging area"))?.as_ptr();
         let start = reservation.wrapping_add(BLOCK_BYTES);
-        let staging = Staging { reservation, reserved, base: start.expose_provenance(), huge_start, frames, registered: Some(*uffd) };
+        let staging = Staging {
+            reservation,
+            reserved,
+            base: start.expose_provenance(),
+            huge_start,
+            frames,
+            registered: Some(*uffd),
+        };
         let cut = huge_start as usize * PAGE_BYTES;
         staging.prepare(0, cut, Advice::NoHugePage, uffd)?;
         let kind = if large { Advice::HugePage } else { Advice::NoHugePage };

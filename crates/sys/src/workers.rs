@@ -78,14 +78,7 @@ impl Workers {
             &*place
         };
         let watched = [(bell, 0), (Fd::NONE, 0), (Fd::NONE, 0), (Fd::NONE, 0)];
-        Ok(Workers {
-            shared,
-            memory,
-            threads: [const { None }; THREADS],
-            watched,
-            news: [false; WATCHED],
-            open: 0,
-        })
+        Ok(Workers { shared, memory, threads: [const { None }; THREADS], watched, news: [false; WATCHED], open: 0 })
     }
 
     pub(crate) fn descriptor(&self) -> Fd {
