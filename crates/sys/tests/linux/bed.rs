@@ -7,7 +7,7 @@ use ream_sys::file::{self, Fd};
 use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::syscall::{call4, call5, number};
 use ream_sys::uffd::Access;
-use ream_sys::{Event, Events, LinuxConfig, LinuxMachine, Machine, Moved, Wait, process};
+use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Moved, Setup, Wait, process};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub const WHOLE: u32 = BLOCK_PAGES;
@@ -22,13 +22,16 @@ fn key() -> &'static Key {
 pub struct Engine {
     pub moves: bool,
     pub uring: bool,
+    /// As an ordinary user gets it.
+    pub user_only: bool,
 }
 
 impl Engine {
-    pub const MOVE_RING: Engine = Engine { moves: true, uring: true };
-    pub const MOVE_THREADS: Engine = Engine { moves: true, uring: false };
-    pub const COPY_RING: Engine = Engine { moves: false, uring: true };
-    pub const COPY_THREADS: Engine = Engine { moves: false, uring: false };
+    pub const MOVE_RING: Engine = Engine { moves: true, uring: true, user_only: false };
+    pub const MOVE_THREADS: Engine = Engine { moves: true, uring: false, user_only: false };
+    pub const COPY_RING: Engine = Engine { moves: false, uring: true, user_only: false };
+    pub const COPY_THREADS: Engine = Engine { moves: false, uring: false, user_only: false };
+    pub const ORDINARY: Engine = Engine { moves: true, uring: true, user_only: true };
 }
 
 /// A fork shares the pages of all tests that run at that moment, so tests that fork run alone.
@@ -51,7 +54,7 @@ pub struct Bed {
     _company: Option<Company>,
 }
 
-fn store() -> Fd {
+pub fn store() -> Fd {
     let directory = std::ffi::CString::new(std::env::temp_dir().as_os_str().as_encoded_bytes()).unwrap();
     file::create_store(&directory).unwrap().fd
 }
@@ -72,30 +75,36 @@ pub fn make_another(engine: Engine, pages: u32, kind: Advice) -> Option<Bed> {
     make_in(None, engine, pages, kind)
 }
 
-/// 4 blocks of small frames, 4 of huge ones, and so many pages of memory, every one filled with its own pattern,
-/// registered.
-fn make_in(company: Option<Company>, engine: Engine, pages: u32, kind: Advice) -> Option<Bed> {
-    let store = store();
-    let config = LinuxConfig {
+/// A machine with 4 blocks of small frames and 4 of huge ones.
+pub fn config(engine: Engine, store: Fd) -> LinuxConfig {
+    LinuxConfig {
         small_frames: 4 * WHOLE,
         huge_blocks: 4,
         store,
         key: key(),
         io_limit: 16,
-        user_only: false,
+        user_only: engine.user_only,
         move_pages: engine.moves,
         uring: engine.uring,
-    };
+    }
+}
+
+/// So many pages of memory, every one filled with its own pattern, registered.
+fn make_in(company: Option<Company>, engine: Engine, pages: u32, kind: Advice) -> Option<Bed> {
+    let store = store();
+    let config = config(engine, store);
     let machine = match LinuxMachine::new(&config) {
-        Ok(machine) if machine.access() != Access::UserOnly => machine,
+        Ok(machine) if engine.user_only || machine.access() != Access::UserOnly => machine,
         Ok(_) => {
             eprintln!("SKIPPED: no full userfaultfd here; run as root");
             return None;
         }
-        Err(setup) => {
-            eprintln!("SKIPPED: cannot {}: errno {}", setup.what, setup.errno.0);
+        // Not allowed, or an old kernel. Anything else is a failure.
+        Err(Setup { what, errno: errno @ (Errno::PERM | Errno::NOSYS | Errno::INVAL) }) => {
+            eprintln!("SKIPPED: cannot {what}: errno {}", errno.0);
             return None;
         }
+        Err(setup) => panic!("{setup:?}"),
     };
     let bytes = pages as usize * PAGE_BYTES;
     // A page without access behind it keeps the range from merging with a neighbour's.

@@ -9,35 +9,16 @@ use std::sync::mpsc;
 use std::thread;
 
 on_engines! {
-    moving_with_ring = MOVE_RING: {
-    faults_name_page_kind_and_thread,
-    more_faults_than_a_batch_holds_are_all_reported,
-    unmapping_and_remapping_are_reported,
-    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
-    the_staging_area_is_not_in_a_child,
-    pages_shared_with_a_child_are_busy_until_unshared,
-    };
-    moving_with_threads = MOVE_THREADS: {
-    faults_name_page_kind_and_thread,
-    more_faults_than_a_batch_holds_are_all_reported,
-    unmapping_and_remapping_are_reported,
-    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
-    the_staging_area_is_not_in_a_child,
-    };
-    copying_with_ring = COPY_RING: {
-    faults_name_page_kind_and_thread,
-    more_faults_than_a_batch_holds_are_all_reported,
-    unmapping_and_remapping_are_reported,
-    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
-    the_staging_area_is_not_in_a_child,
-    };
-    copying_with_threads = COPY_THREADS: {
-    faults_name_page_kind_and_thread,
-    more_faults_than_a_batch_holds_are_all_reported,
-    unmapping_and_remapping_are_reported,
-    moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
-    the_staging_area_is_not_in_a_child,
-    };
+    every: [
+        faults_name_page_kind_and_thread,
+        more_faults_than_a_batch_holds_are_all_reported,
+        unmapping_and_remapping_are_reported,
+        moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
+        the_staging_area_is_not_in_a_child,
+    ],
+    moving: [
+        pages_shared_with_a_child_are_busy_until_unshared,
+    ]
 }
 
 fn faults_name_page_kind_and_thread(engine: Engine) {

@@ -8,30 +8,13 @@ use ream_sys::memory::Advice;
 use ream_sys::{Errno, Event, Events, Machine, Wait};
 
 on_engines! {
-    moving_with_ring = MOVE_RING: {
-    the_store_gives_back_what_it_got,
-    failures_of_the_store_are_reported,
-    a_punch_never_erases_what_is_written_after_it,
-    polling_ends_when_told,
-    };
-    moving_with_threads = MOVE_THREADS: {
-    the_store_gives_back_what_it_got,
-    failures_of_the_store_are_reported,
-    a_punch_never_erases_what_is_written_after_it,
-    polling_ends_when_told,
-    };
-    copying_with_ring = COPY_RING: {
-    the_store_gives_back_what_it_got,
-    failures_of_the_store_are_reported,
-    a_punch_never_erases_what_is_written_after_it,
-    polling_ends_when_told,
-    };
-    copying_with_threads = COPY_THREADS: {
-    the_store_gives_back_what_it_got,
-    failures_of_the_store_are_reported,
-    a_punch_never_erases_what_is_written_after_it,
-    polling_ends_when_told,
-    };
+    every: [
+        the_store_gives_back_what_it_got,
+        failures_of_the_store_are_reported,
+        a_punch_never_erases_what_is_written_after_it,
+        polling_ends_when_told,
+    ],
+    moving: []
 }
 
 fn the_store_gives_back_what_it_got(engine: Engine) {
