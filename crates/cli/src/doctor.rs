@@ -1,7 +1,7 @@
 //! `ream doctor`: what this machine offers to a run, with a verdict on each point and one command that mends it.
 //! Changes nothing and needs no privileges.
 
-mod engine;
+pub mod engine;
 mod limits;
 mod stores;
 

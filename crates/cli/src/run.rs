@@ -4,7 +4,7 @@ use crate::failure::{Failure, NOT_FOUND, reason};
 use crate::machine::{CGROUP_MARGIN, Machine};
 use crate::place::Place;
 use crate::settings::{Settings, Summary};
-use crate::{agent, library, os, place, program};
+use crate::{agent, doctor, library, os, place, program};
 use ream_options::{ENGINES, IO, Memory, show_size};
 use ream_stats::{Config, Identity, Session, Text};
 use std::ffi::{OsStr, OsString};
@@ -26,13 +26,17 @@ pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
     let path = variable("PATH");
     let file = program::find(name, path.as_deref())?;
     let (user, group) = os::user_and_group();
-    if let Some(why) = program::obstacle(&file, path.as_deref(), program::Caller { user, group }) {
-        let text = format!("{}: {why}", name.to_string_lossy());
+    let obstacle = program::obstacle(&file, path.as_deref(), program::Caller { user, group });
+    let (engine, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    let obstacle = obstacle
+        .map(|why| format!("{}: {why}", name.to_string_lossy()))
+        .or_else(|| doctor::engine::refuses(engine, io).map(|why| format!("cannot page here: {why}")));
+    if let Some(why) = obstacle {
         // Asked for is meant; by default a program is not kept from running.
-        if settings.memory_given.is_some() {
-            return Err(Failure::new(text));
+        if settings.memory_given.is_some() || engine != "auto" || io != "auto" {
+            return Err(Failure::new(why));
         }
-        log.warn(&format!("{text}; running it without Ream"));
+        log.warn(&format!("{why}; running it without Ream"));
         return Err(become_program(&file, &rest, std::env::vars_os().collect()));
     }
     let own = std::env::current_exe()
@@ -43,12 +47,10 @@ pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
     let place = place::choose(&settings, &variable, &mut |line| log.warn(&line))?;
     let config = configuration(&settings, budget, &place)?;
     log.info(&format!(
-        "budget {}, store {} up to {}, engine {}, io {}, library {}",
+        "budget {}, store {} up to {}, engine {engine}, io {io}, library {}",
         show_size(budget),
         place.directory.display(),
         show_size(place.limit),
-        ENGINES.get(settings.engine as usize).unwrap_or(&"?"),
-        IO.get(settings.io as usize).unwrap_or(&"?"),
         library.display(),
     ));
     let session =
@@ -60,6 +62,11 @@ pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
         std::env::vars_os().filter(|(name, _)| ours.iter().all(|(own, _)| own != name)).collect();
     environment.extend(ours);
     Err(become_program(&file, &rest, environment))
+}
+
+/// The word at a place of a list.
+fn word(words: &[&'static str], place: u32) -> &'static str {
+    words.get(place as usize).copied().unwrap_or("auto")
 }
 
 /// Becomes the program, or says why not.

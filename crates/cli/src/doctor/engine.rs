@@ -35,6 +35,14 @@ struct Probe {
     container: Option<&'static str>,
 }
 
+/// The engines, the one that a run prefers first.
+const BEST_FIRST: [&str; 3] = ["move", "copy", "usermode"];
+
+/// Why a run cannot have this engine (`auto`: any engine at all) or this way of reading and writing; `None` when it can.
+pub fn refuses(engine: &str, io: &str) -> Option<String> {
+    Probe::ask().refuses(engine, io)
+}
+
 /// What a run may ask for.
 const WANTED: u64 =
     feature::MOVE | feature::WRITE_PROTECT | feature::THREAD_ID | feature::EVENT_REMAP | feature::EVENT_UNMAP;
@@ -58,6 +66,31 @@ impl Probe {
             ring_disabled: setting("/proc/sys/kernel/io_uring_disabled"),
             seccomp: status.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2')),
             container: container(),
+        }
+    }
+
+    fn refuses(&self, engine: &str, io: &str) -> Option<String> {
+        let found = |finding: Finding| Some(format!("{}: {}; see ream doctor", finding.name, finding.text));
+        let lacking = match engine {
+            "auto" => !BEST_FIRST.iter().any(|engine| self.allows(engine)),
+            engine => !self.allows(engine),
+        };
+        if lacking {
+            let features = self.full.or(self.device).unwrap_or(0);
+            // Whole, but without what the engine needs: then the kernel is too old.
+            return found(if features != 0 { moving(features) } else { userfaultfd(self).0 });
+        }
+        if io == "uring" && self.ring.is_err() { found(ring(self)) } else { None }
+    }
+
+    /// Whether this user may have an engine.
+    fn allows(&self, engine: &str) -> bool {
+        let full = self.full.or(self.device).unwrap_or(0);
+        match engine {
+            "move" => full & feature::MOVE != 0,
+            "copy" => full & feature::WRITE_PROTECT != 0,
+            "usermode" => full != 0 || self.user_only.is_ok(),
+            _ => false,
         }
     }
 
@@ -112,21 +145,14 @@ impl Findings {
         if features != 0 {
             findings.push(moving(features));
         }
-        let ring = ring(probe);
+        findings.push(ring(probe));
         let io = if probe.ring.is_ok() { "uring" } else { "threads" };
-        findings.push(ring);
-        let can_move = features & feature::MOVE != 0;
-        let can_protect = features & feature::WRITE_PROTECT != 0;
-        let (engine, why) = match (full.is_ok(), probe.user_only.is_ok()) {
-            (true, _) if can_move => (Some("move"), "userfaultfd is whole and pages can be moved"),
-            (true, _) if can_protect => {
-                (Some("copy"), "userfaultfd is whole, but pages cannot be moved before Linux 6.8")
-            }
-            (_, true) => (
-                Some("usermode"),
-                "only faults of the program's own code may be answered, so only large blocks are paged",
-            ),
-            _ => (None, "there is no userfaultfd"),
+        let engine = BEST_FIRST.into_iter().find(|engine| probe.allows(engine));
+        let why = match engine {
+            Some("move") => "userfaultfd is whole and pages can be moved",
+            Some("copy") => "userfaultfd is whole, but pages cannot be moved before Linux 6.8",
+            Some(_) => "only faults of the program's own code may be answered, so only large blocks are paged",
+            None => "there is no userfaultfd",
         };
         Findings { findings, engine, io, why: why.to_owned(), mend }
     }
@@ -294,6 +320,22 @@ mod tests {
         // The rule was applied.
         let found = Findings::of(&Probe { device: Ok(WANTED), ..probe });
         assert_eq!(found.engine, Some("move"));
+    }
+
+    #[test]
+    fn what_is_asked_for_and_cannot_be_had() {
+        assert_eq!(best().refuses("auto", "auto"), None);
+        assert_eq!(best().refuses("usermode", "uring"), None);
+        let ordinary = Probe { full: Err(Errno::PERM), device: Err(Errno::ACCES), ..best() };
+        assert_eq!(ordinary.refuses("auto", "threads"), None);
+        assert_eq!(ordinary.refuses("usermode", "auto"), None);
+        assert!(ordinary.refuses("move", "auto").unwrap().starts_with("userfaultfd: user-mode-only"));
+        let older = Probe { full: Ok(WANTED & !feature::MOVE), ring: Err(Errno::NOSYS), ..best() };
+        assert_eq!(older.refuses("copy", "auto"), None);
+        assert!(older.refuses("move", "auto").unwrap().contains("without move"));
+        assert!(older.refuses("auto", "uring").unwrap().starts_with("io_uring: not in this kernel"));
+        let none = Probe { user_only: Err(Errno::PERM), ..ordinary };
+        assert!(none.refuses("auto", "auto").unwrap().contains("refused by"));
     }
 
     #[test]

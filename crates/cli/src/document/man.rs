@@ -11,7 +11,8 @@ pub fn page() -> String {
     );
     text += ".SH NAME\nream \\- run unmodified programs on more memory than there is RAM\n.SH SYNOPSIS\n";
     for command in COMMANDS {
-        text += &format!(".B ream {}\n{}\n.br\n", command.name, escape(command.usage));
+        let usage = if command.usage.is_empty() { String::new() } else { escape(command.usage) + "\n" };
+        text += &format!(".B ream {}\n{usage}.br\n", command.name);
     }
     text += ".SH DESCRIPTION\n";
     text += "ream runs programs, as they are, so that their data take no more RAM than they are given. What does not \

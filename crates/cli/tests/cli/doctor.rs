@@ -99,6 +99,27 @@ fn refuse(calls: &[libc::c_long]) -> std::io::Result<()> {
     if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Where nothing can be paged, a budget that was asked for is refused, and a program without one is run as it is.
+#[test]
+fn a_run_that_cannot_page_says_so() {
+    let outcome = |arguments: &[&str], calls: &'static [libc::c_long]| {
+        let mut command = ream(arguments);
+        // SAFETY: as below.
+        unsafe { command.pre_exec(move || refuse(calls)) };
+        ended(&command.output().unwrap())
+    };
+    // Without this call root has /dev/userfaultfd; without ioctl nobody has anything, and little else needs it.
+    let calls = &[libc::SYS_userfaultfd, libc::SYS_ioctl];
+    let (status, _, err) = outcome(&["run", "-m", "64M", "true"], calls);
+    assert!(status == 125 && err.starts_with("ream: cannot page here: userfaultfd: refused by"), "{status} {err}");
+    let (status, _, err) = outcome(&["run", "true"], calls);
+    assert!(status == 0 && err.ends_with("; running it without Ream\n"), "{status} {err}");
+    let (status, _, err) = outcome(&["run", "--io", "uring", "true"], &[libc::SYS_io_uring_setup]);
+    assert!(status == 125 && err.starts_with("ream: cannot page here: io_uring: refused by"), "{status} {err}");
+    let (status, _, err) = outcome(&["run", "true"], &[libc::SYS_io_uring_setup]);
+    assert_eq!((status, err.as_str()), (0, ""));
+}
+
 #[test]
 fn a_filter_of_system_calls_is_named() {
     let mut filtered = ream(&["doctor", "--json"]);
