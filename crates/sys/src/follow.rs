@@ -5,6 +5,21 @@ use crate::Errno;
 use crate::file::{self, Fd};
 use crate::process::{self, Processors};
 use crate::procfs;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the pager may run at all, for the threads that it starts while it is kept on one processor.
+static ALLOWED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+/// Lets the calling thread, made by a pager, run wherever the pager may.
+pub(crate) fn run_anywhere() {
+    let mut set = Processors::NONE;
+    for (index, word) in ALLOWED.iter().enumerate() {
+        set.set_word(index, word.load(Ordering::Relaxed));
+    }
+    if set.count() > 0 {
+        let _ = process::set_processors(&set);
+    }
+}
 
 pub(crate) struct Follower {
     /// Where the pager may run at all.
@@ -17,7 +32,11 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new() -> Result<Follower, Errno> {
-        Ok(Follower { allowed: process::processors()?, now: None, last: None })
+        let allowed = process::processors()?;
+        for (index, word) in ALLOWED.iter().enumerate() {
+            word.store(allowed.word(index), Ordering::Relaxed);
+        }
+        Ok(Follower { allowed, now: None, last: None })
     }
 
     pub(crate) fn follow(&mut self, thread: Option<u32>) {
@@ -80,6 +99,9 @@ mod tests {
         follower.follow(Some(0));
         assert_eq!(process::processors().unwrap(), before);
         follower.follow(Some(process::thread_id()));
+        // As a thread would that was started now.
+        run_anywhere();
+        assert_eq!(process::processors().unwrap(), before);
         follower.follow(None);
         assert_eq!(process::processors().unwrap(), before);
     }

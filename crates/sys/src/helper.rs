@@ -3,6 +3,7 @@
 
 use crate::Errno;
 use crate::file::{self, Fd};
+use crate::follow;
 use crate::futex::{self, Scope};
 use crate::memory::{self, Advice, MapSlice};
 use crate::thread::{self, Files, Thread};
@@ -89,6 +90,7 @@ impl Helper {
 fn work(argument: *mut ()) -> ! {
     // SAFETY: the desk outlives this thread (`Helper::drop` joins it first).
     let shared = unsafe { &*argument.cast::<Desk>() };
+    follow::run_anywhere();
     loop {
         match shared.state.load(Ordering::Acquire) {
             ERRAND => {}

@@ -374,7 +374,9 @@ impl Machine for LinuxMachine {
         let Some(address) = self.staging.address(frame, pages) else {
             return self.end(tag, Errno::FAULT.negative());
         };
-        let bytes = pages * PAGE_BYTES as u32;
+        let Some(bytes) = pages.checked_mul(PAGE_BYTES as u32) else {
+            return self.end(tag, Errno::INVAL.negative());
+        };
         // SAFETY: the frames are the pager's, and left alone until the event has been reported.
         if let Err(error) = unsafe { self.io.read(fd, address, bytes, slot.offset(), TRANSFER | tag as u64) } {
             self.end(tag, error.negative());
@@ -382,7 +384,7 @@ impl Machine for LinuxMachine {
     }
 
     fn write(&mut self, tag: u32, slot: Slot, runs: &[(Frame, u32)]) {
-        let pages = runs.iter().map(|(_, pages)| *pages).sum();
+        let pages = runs.iter().fold(0u32, |all, (_, pages)| all.saturating_add(*pages));
         self.settle_punches(slot, pages);
         let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
         let staging = &self.staging;

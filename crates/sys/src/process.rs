@@ -165,6 +165,16 @@ impl Processors {
     pub fn contains(&self, processor: u32) -> bool {
         self.0.get(processor as usize / 64).is_some_and(|word| word & 1 << (processor % 64) != 0)
     }
+    /// Processors 64 * `index` and on, one a bit.
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.0.get(index).copied().unwrap_or(0)
+    }
+    /// Sets what [`Processors::word`] tells.
+    pub(crate) fn set_word(&mut self, index: usize, word: u64) {
+        if let Some(place) = self.0.get_mut(index) {
+            *place = word;
+        }
+    }
     /// How many it holds.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()

@@ -2,6 +2,7 @@
 //! for them and for everything else. It offers what [`Ring`](crate::ring::Ring) offers.
 
 use crate::file::{self, Fd, Part};
+use crate::follow;
 use crate::futex::{self, Mutex, Scope};
 use crate::memory::{MapSlice, Zeroable};
 use crate::queue::Queue;
@@ -59,6 +60,8 @@ pub(crate) struct Workers {
     news: [bool; WATCHED],
     /// Jobs handed out and not yet seen done.
     open: u32,
+    /// Whether some may be done that the bell has told of already.
+    told: bool,
 }
 
 impl Workers {
@@ -78,7 +81,15 @@ impl Workers {
             &*place
         };
         let watched = [(bell, 0), (Fd::NONE, 0), (Fd::NONE, 0), (Fd::NONE, 0)];
-        Ok(Workers { shared, memory, threads: [const { None }; THREADS], watched, news: [false; WATCHED], open: 0 })
+        Ok(Workers {
+            shared,
+            memory,
+            threads: [const { None }; THREADS],
+            watched,
+            news: [false; WATCHED],
+            open: 0,
+            told: false,
+        })
     }
 
     pub(crate) fn descriptor(&self) -> Fd {
@@ -146,6 +157,7 @@ impl Workers {
     pub(crate) fn enter(&mut self, wait: Wait) -> Result<(), Errno> {
         let limit = match wait {
             _ if self.news.contains(&true) => return Ok(()),
+            _ if self.told => Some(0),
             Wait::No => Some(0),
             Wait::Micros(us) => Some(us),
             Wait::Forever => None,
@@ -158,6 +170,7 @@ impl Workers {
         if self.news.first() == Some(&true) {
             let mut count = [0u8; 8];
             let _ = file::read(self.shared.bell, &mut count);
+            self.told = true;
         }
         Ok(())
     }
@@ -171,10 +184,9 @@ impl Workers {
         if let Some(bell) = self.news.first_mut() {
             *bell = false;
         }
-        if self.open == 0 {
-            return None;
-        }
-        let (data, result) = self.shared.lists.lock().done.pop()?;
+        let done = self.shared.lists.lock().done.pop();
+        self.told = done.is_some();
+        let (data, result) = done?;
         self.open -= 1;
         Some(Completion::with(data, result as i32, false))
     }
@@ -206,6 +218,7 @@ fn run_one(shared: &Shared) -> bool {
 fn work(argument: *mut ()) -> ! {
     // SAFETY: it outlives this thread (`Workers::drop` joins first).
     let shared = unsafe { &*argument.cast::<Shared>() };
+    follow::run_anywhere();
     loop {
         let seen = shared.call.load(Ordering::Acquire);
         if run_one(shared) {
