@@ -12,6 +12,8 @@ use std::time::Instant;
 
 const PAGE: usize = 4096;
 
+static CPU: AtomicU64 = AtomicU64::new(0);
+
 struct Paged {
     start: usize,
     bytes: usize,
@@ -115,6 +117,10 @@ fn mix(index: u64) -> u64 {
 
 fn report(what: &str, paged: &Paged, bytes: usize, began: Instant) {
     let seconds = began.elapsed().as_secs_f64();
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let ticks: u64 = text.rsplit(')').next().unwrap().split(' ').skip(12).take(2).map(|t| t.parse::<u64>().unwrap()).sum();
+    let before = CPU.swap(ticks, SeqCst);
+    eprint!("cpu {:5.2} s ", (ticks - before) as f64 / 100.0);
     let c = paged.counters;
     eprintln!(
         "{what:24} {seconds:6.2} s {:7.0} MB/s; faults {} refaults {} rescues {} hits {} misses {} in {} MB out {} MB reads {} writes {} evictions {} clean {}",

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst, fence};
 use ream_page::{PAGE_BYTES, Page, Run};
 use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Advice, Protection};
-use ream_sys::{Errno, process};
+use ream_sys::Errno;
 
 /// What the pager is asked to do.
 #[derive(Clone, Copy, Debug)]
@@ -109,14 +109,5 @@ impl Mailbox {
         let old = Page(first.0 + ((index + PAGES / 2) % PAGES) as u64);
         // SAFETY: a page of the doorbell, which holds nothing.
         let _ = unsafe { memory::advise(old.address(), PAGE_BYTES, Advice::DontNeed) };
-    }
-
-    /// In a forked child, whose only thread held the lock when it was made: the mailbox is as new.
-    ///
-    /// # Safety
-    /// No other thread may exist in the process.
-    pub unsafe fn renew(&self) -> Result<Run, Errno> {
-        let _ = process::process_id();
-        self.hang_up()
     }
 }

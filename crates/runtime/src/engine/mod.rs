@@ -227,6 +227,14 @@ pub fn is_managed(page: Page) -> bool {
     ENGINE.reserved.load(SeqCst) > 0 && masked(|| ENGINE.regions.lock().contains(page))
 }
 
+/// The first managed range that ends after the beginning of `page`.
+pub fn next_managed(page: Page) -> Option<Run> {
+    if ENGINE.reserved.load(SeqCst) == 0 {
+        return None;
+    }
+    masked(|| ENGINE.regions.lock().next_from(page).map(|(run, _)| run))
+}
+
 /// Whether memory is being paged.
 pub fn engaged() -> bool {
     ENGINE.phase() == Phase::Engaged
