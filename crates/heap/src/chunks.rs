@@ -7,7 +7,7 @@ use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Advice};
 
 use crate::large::map_aligned;
-use crate::{Engine, Kind, PLACING};
+use crate::{Engine, Kind, placing};
 
 /// Chunks are multiples of this.
 const CHUNK_BYTES: usize = 64 << 20;
@@ -41,7 +41,7 @@ impl<E: Engine> Chunks<E> {
     /// begins there or is not carved. Returns the address.
     pub fn carve(&self, bytes: usize, align: usize, at: usize) -> Option<usize> {
         let mut cursor = self.cursor.lock();
-        let _placing = PLACING.lock();
+        let _placing = placing();
         let align = align.max(PAGE_BYTES);
         let fit = |cursor: &Cursor| {
             let start = cursor.next.checked_next_multiple_of(align)?;

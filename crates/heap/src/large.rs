@@ -10,7 +10,7 @@ use ream_sys::memory::{self, Advice, Protection};
 
 use crate::cache::{self, Cache, Kept};
 use crate::table::Table;
-use crate::{Engine, Kind, PLACING, relocate};
+use crate::{Engine, Kind, placing, relocate};
 
 /// Blocks from this size on are large.
 pub const LARGE_BYTES: usize = 4 << 20;
@@ -49,7 +49,7 @@ impl<E: Engine> Large<E> {
 
     /// Maps and enters a fresh block.
     fn place(&self, length: usize, align: usize) -> Option<NonNull<u8>> {
-        let _placing = PLACING.lock();
+        let _placing = placing();
         let start = map_block::<E>(length, align)?;
         if !self.table.set(start.addr().get(), length) {
             // SAFETY: mapped above; nobody knows of it.
@@ -104,7 +104,7 @@ impl<E: Engine> Large<E> {
             unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length });
             return Some(start);
         }
-        let _placing = PLACING.lock();
+        let _placing = placing();
         // SAFETY: the block is the caller's; without MREMAP_MAYMOVE it stays where it is.
         if unsafe { memory::remap(address, old, length, 0, 0) }.is_ok() {
             self.table.set(address.addr(), length);

@@ -8,22 +8,18 @@
 mod cache;
 mod chunks;
 mod large;
+mod placing;
 mod relocate;
 pub mod seams;
 pub mod small;
 mod table;
 
 use ream_page::{Page, Run};
-use ream_sys::futex::Mutex;
 
 pub use chunks::{Chunks, FrozenChunks};
 pub use large::{FrozenLarge, LARGE_BYTES, Large};
+pub use placing::{Placing, placing};
 pub use relocate::relocate;
-
-/// Held from the moment at which the kernel assigns or frees addresses until the engine knows of it. Without it, one
-/// thread's mapping could be given the addresses that another's has just left, and be taken for that one.
-/// Taken after every other lock of the heap, before those of the engine.
-pub static PLACING: Mutex<()> = Mutex::new(());
 
 /// What pages of the heap hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +31,7 @@ pub enum Kind {
 }
 
 /// What the heap tells the pager. All calls may come from any thread, with locks of the heap held; `add` and `moved`
-/// come with [`PLACING`].
+/// come inside [`placing`].
 pub trait Engine {
     /// The pages hold the program's data from now on. They are mapped and untouched, or have been touched but were
     /// not known before. Pages already added may be added again.

@@ -1,4 +1,41 @@
 //! libream.so: loaded before the program, it takes over malloc and anonymous memory and joins the session.
+//!
+//! Everything in it runs in somebody else's process: no standard library, no allocation, no thread-local data of its
+//! own, raw system calls. Other threads, signal handlers and constructors may enter at any point of `exports`.
 #![cfg_attr(not(test), no_std)]
 
-pub mod regions;
+mod advice;
+mod blocks;
+mod engine;
+mod exports;
+mod fork;
+mod heap;
+mod holds;
+mod identity;
+mod init;
+mod kernel;
+mod maps;
+mod regions;
+mod say;
+mod statics;
+
+/// Called by the dynamic linker; see `init`.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn(core::ffi::c_int, *mut *mut core::ffi::c_char, *mut *mut core::ffi::c_char) = init::start;
+
+/// Called by the dynamic linker; see `init`.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = init::end;
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    say::tell(format_args!("stopped by an error of its own: {info}"));
+    const SIGABRT: u32 = 6;
+    let _ = ream_sys::process::kill(ream_sys::process::process_id(), SIGABRT);
+    ream_sys::process::end_process(134)
+}

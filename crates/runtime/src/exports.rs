@@ -1,0 +1,263 @@
+//! Every symbol that libream.so exports, and nothing else: names and types are libc's, the work is done elsewhere.
+
+use crate::blocks::{self, set_errno};
+use crate::{advice, holds, maps};
+use core::ffi::{c_int, c_void};
+use ream_sys::Errno;
+
+/// -1 with errno set, or 0.
+fn answer(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            set_errno(error.0.into());
+            -1
+        }
+    }
+}
+
+/// MAP_FAILED with errno set, or the address.
+fn place(result: Result<usize, Errno>) -> *mut c_void {
+    match result {
+        Ok(address) => core::ptr::with_exposed_provenance_mut(address),
+        Err(error) => {
+            set_errno(error.0.into());
+            core::ptr::without_provenance_mut(usize::MAX)
+        }
+    }
+}
+
+/// malloc(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
+    blocks::malloc(bytes)
+}
+
+/// calloc(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    blocks::calloc(count, size)
+}
+
+/// realloc(3).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::realloc(block, bytes) }
+}
+
+/// reallocarray(3).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::reallocarray(block, count, size) }
+}
+
+/// free(3); errno stays as it is.
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::free(block) }
+}
+
+/// posix_memalign(3).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::posix_memalign(to, align, bytes) }
+}
+
+/// aligned_alloc(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+    blocks::memalign(align, bytes)
+}
+
+/// memalign(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
+    blocks::memalign(align, bytes)
+}
+
+/// valloc(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
+    blocks::memalign(ream_page::PAGE_BYTES, bytes)
+}
+
+/// pvalloc(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
+    blocks::pvalloc(bytes)
+}
+
+/// malloc_usable_size(3).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe { blocks::usable_size(block) }
+}
+
+/// malloc_trim(3); `keep` is ignored.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn malloc_trim(_keep: usize) -> c_int {
+    c_int::from(blocks::trim())
+}
+
+/// mmap(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let (protection, flags) = (protection as u32 as usize, flags as u32 as usize);
+    // SAFETY: the caller's promise.
+    place(unsafe { maps::map(address.expose_provenance(), bytes, protection, flags, fd, offset as u64) })
+}
+
+/// mmap(2) under its other name.
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let (protection, flags) = (protection as u32 as usize, flags as u32 as usize);
+    // SAFETY: the caller's promise.
+    place(unsafe { maps::map(address.expose_provenance(), bytes, protection, flags, fd, offset as u64) })
+}
+
+/// munmap(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    answer(unsafe { maps::unmap(address.expose_provenance(), bytes) })
+}
+
+/// mremap(2). The last argument is there only with MREMAP_FIXED or MREMAP_DONTUNMAP; read without, it is some number
+/// that the kernel ignores.
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_bytes: usize,
+    bytes: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    place(unsafe {
+        maps::remap(old.expose_provenance(), old_bytes, bytes, flags as u32 as usize, new.expose_provenance())
+    })
+}
+
+/// madvise(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, what: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    answer(unsafe { advice::advise(address.expose_provenance(), bytes, what as u32 as usize) })
+}
+
+/// posix_madvise(3): returns the error. As in glibc, POSIX_MADV_DONTNEED does nothing.
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_madvise(address: *mut c_void, bytes: usize, what: c_int) -> c_int {
+    const POSIX_MADV_DONTNEED: c_int = 4;
+    if what == POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { advice::advise(address.expose_provenance(), bytes, what as u32 as usize) } {
+        Ok(()) => 0,
+        Err(error) => error.0.into(),
+    }
+}
+
+/// mprotect(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    answer(unsafe { holds::protect(address.expose_provenance(), bytes, protection as u32 as usize, None) })
+}
+
+/// pkey_mprotect(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pkey_mprotect(address: *mut c_void, bytes: usize, protection: c_int, key: c_int) -> c_int {
+    let key = Some(key as isize as usize);
+    // SAFETY: the caller's promise.
+    answer(unsafe { holds::protect(address.expose_provenance(), bytes, protection as u32 as usize, key) })
+}
+
+/// mlock(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn mlock(address: *const c_void, bytes: usize) -> c_int {
+    answer(holds::lock(address.expose_provenance(), bytes, 0))
+}
+
+/// mlock2(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn mlock2(address: *const c_void, bytes: usize, flags: u32) -> c_int {
+    answer(holds::lock(address.expose_provenance(), bytes, flags as usize))
+}
+
+/// munlock(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn munlock(address: *const c_void, bytes: usize) -> c_int {
+    answer(holds::unlock(address.expose_provenance(), bytes))
+}
+
+/// mlockall(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn mlockall(flags: c_int) -> c_int {
+    answer(holds::lock_all(flags as u32 as usize))
+}
+
+/// munlockall(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn munlockall() -> c_int {
+    answer(holds::unlock_all())
+}

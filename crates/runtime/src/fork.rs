@@ -1,0 +1,76 @@
+//! fork(): libc calls our handlers last before the copy is made and first after it, because they are registered first.
+//! Locks are taken from the outside in: jemalloc's, the heap's, the mappings', the engine's; and let go in reverse.
+
+use crate::{engine, heap, holds, maps};
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+
+unsafe extern "C" {
+    /// libc's pthread_atfork for libraries: the last argument says whose handlers they are, null for the program's.
+    fn __register_atfork(
+        prepare: unsafe extern "C" fn(),
+        parent: unsafe extern "C" fn(),
+        child: unsafe extern "C" fn(),
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+/// Locks that are held while the copy is made.
+struct Locks {
+    _large: ream_heap::FrozenLarge<'static>,
+    _chunks: ream_heap::FrozenChunks<'static>,
+    _placing: ream_heap::Placing,
+    _maps: maps::Frozen,
+    _holds: holds::Frozen,
+}
+
+struct Kept(UnsafeCell<Option<Locks>>);
+// SAFETY: libc lets one fork happen at a time, and calls all handlers on its thread.
+unsafe impl Sync for Kept {}
+static KEPT: Kept = Kept(UnsafeCell::new(None));
+
+/// Registers the handlers; before any other library can.
+pub fn register() {
+    // SAFETY: the handlers are there as long as the library, which is never unloaded.
+    unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) };
+}
+
+unsafe extern "C" fn prepare() {
+    #[cfg(not(test))]
+    if let Some(handler) = heap::seams::jemalloc_fork_handlers().prepare {
+        // SAFETY: what jemalloc asked to be called here.
+        unsafe { handler() };
+    }
+    let locks = Locks {
+        _large: heap::LARGE.freeze(),
+        _chunks: heap::freeze_chunks(),
+        _placing: ream_heap::placing(),
+        _maps: maps::freeze(),
+        _holds: holds::freeze(),
+    };
+    // SAFETY: see `Kept`.
+    unsafe { *KEPT.0.get() = Some(locks) };
+    engine::fork_prepare();
+}
+
+unsafe extern "C" fn parent() {
+    engine::fork_parent();
+    // SAFETY: see `Kept`.
+    drop(unsafe { (*KEPT.0.get()).take() });
+    #[cfg(not(test))]
+    if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent {
+        // SAFETY: what jemalloc asked to be called here.
+        unsafe { handler() };
+    }
+}
+
+unsafe extern "C" fn child() {
+    engine::fork_child();
+    // SAFETY: see `Kept`.
+    drop(unsafe { (*KEPT.0.get()).take() });
+    #[cfg(not(test))]
+    if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {
+        // SAFETY: what jemalloc asked to be called here.
+        unsafe { handler() };
+    }
+}

@@ -1,0 +1,70 @@
+//! The process's heap: one registry of large blocks, one set of chunks for small ones, joined to the engine and, through
+//! the linker, to jemalloc.
+
+use crate::engine;
+use crate::regions;
+use core::sync::atomic::{AtomicBool, Ordering};
+use ream_heap::small::Arenas;
+use ream_heap::{Chunks, Engine, Kind, Large};
+use ream_page::{Page, Run};
+
+/// How the heap reaches the engine.
+pub struct Paged;
+
+static CHUNKS: Chunks<Paged> = Chunks::new();
+/// All large blocks.
+pub static LARGE: Large<Paged> = Large::new();
+static IN_SESSION: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process has joined a session.
+pub fn in_session() -> bool {
+    IN_SESSION.load(Ordering::Relaxed)
+}
+
+/// From now on mappings are made without reserve and ask for large pages.
+pub fn join_session() {
+    IN_SESSION.store(true, Ordering::Relaxed);
+    CHUNKS.join_session();
+}
+
+/// Takes the lock of the chunks for the duration of a fork.
+pub fn freeze_chunks() -> ream_heap::FrozenChunks<'static> {
+    CHUNKS.freeze()
+}
+
+impl Engine for Paged {
+    fn add(run: Run, kind: Kind) {
+        let kind = match kind {
+            Kind::Large => regions::Kind::Large,
+            Kind::Small => regions::Kind::Small,
+        };
+        engine::add(run, kind);
+    }
+    fn remove(run: Run) {
+        engine::remove(run);
+    }
+    fn discard(run: Run) {
+        engine::discard(run);
+    }
+    fn moved(from: Run, to: Page) {
+        engine::moved(from, to);
+    }
+    fn engaged() -> bool {
+        engine::engaged()
+    }
+    fn in_session() -> bool {
+        in_session()
+    }
+}
+
+impl Arenas for Paged {
+    fn chunks() -> &'static Chunks<Paged> {
+        &CHUNKS
+    }
+}
+
+/// jemalloc's seams, where there is a linker that joins them: not in unit tests.
+#[cfg(not(test))]
+pub mod seams {
+    ream_heap::seams!(super::Paged);
+}

@@ -1,0 +1,211 @@
+//! Managed ranges that must stay in RAM where they are: while the program has locked them, or does not have them both
+//! readable and writable (the kernel moves pages only between mappings of the same protection).
+
+use crate::engine;
+use crate::heap::in_session;
+use crate::init;
+use crate::kernel::*;
+use crate::maps::{self, any_managed, managed_parts, valid};
+use crate::regions::Regions;
+use core::sync::atomic::{AtomicBool, Ordering};
+use ream_page::{Page, Run};
+use ream_sys::Errno;
+use ream_sys::futex::{Guard, Mutex};
+use ream_sys::process::{SignalSet, set_signal_mask};
+
+/// Reasons to hold, as bits.
+const PROTECTED: u8 = 1;
+const LOCKED: u8 = 2;
+
+static HOLDS: Mutex<Regions<u8>> = Mutex::new(Regions::new());
+/// The program has asked that all memory, also future memory, be locked: nothing new is managed then.
+static ALL_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether new mappings are locked from the start.
+pub fn all_locked() -> bool {
+    ALL_LOCKED.load(Ordering::Relaxed)
+}
+
+/// Runs `work` on the list with all signals blocked: a handler may come to use it, too.
+fn with_list<T>(work: impl FnOnce(&mut Regions<u8>) -> T) -> T {
+    let before = set_signal_mask(SignalSet::ALL);
+    let result = work(&mut HOLDS.lock());
+    set_signal_mask(before);
+    result
+}
+
+/// Adds or takes away a reason on one managed run; tells the engine of pages that get their first or lose their last.
+fn change(run: Run, reason: u8, on: bool) {
+    let mut from = run.start;
+    while from.0 < run.end().0 {
+        // The next stretch of pages with the same reasons.
+        let (part, before) = with_list(|list| {
+            let rest = Run { start: from, pages: run.end().0 - from.0 };
+            match list.next_from(from) {
+                Some((found, reasons)) if found.contains(from) => (found.and(rest), reasons),
+                Some((found, _)) => {
+                    let gap = Run { start: from, pages: found.start.0 - from.0 };
+                    (gap.and(rest), 0)
+                }
+                None => (rest, 0),
+            }
+        });
+        from = part.end();
+        let after = if on { before | reason } else { before & !reason };
+        if after == before {
+            continue;
+        }
+        with_list(|list| {
+            if after == 0 {
+                list.remove(part);
+            } else {
+                // Without memory for the list the pages are held for good.
+                let _ = list.insert(part, after);
+            }
+        });
+        if before == 0 {
+            engine::hold(part);
+        } else if after == 0 {
+            engine::unhold(part);
+        }
+    }
+}
+
+/// The run is about to be unmapped or replaced.
+pub fn forget(run: Run) {
+    with_list(|list| list.remove(run));
+}
+
+/// The run has moved, and kept its protection and its locks.
+pub fn moved(run: Run, to: Page) {
+    with_list(|list| {
+        let mut from = run.start;
+        while let Some((found, reasons)) = list.next_from(from) {
+            let part = found.and(run);
+            if part.pages == 0 {
+                return;
+            }
+            from = part.end();
+            list.remove(part);
+            let start = Page(to.0 + (part.start.0 - run.start.0));
+            let _ = list.insert(Run { start, pages: part.pages }, reasons);
+        }
+    });
+}
+
+/// Whether the program has locked any page of the run.
+pub fn any_locked(run: Run) -> bool {
+    with_list(|list| {
+        let mut from = run.start;
+        while let Some((found, reasons)) = list.next_from(from) {
+            if found.and(run).pages == 0 {
+                return false;
+            }
+            if reasons & LOCKED != 0 {
+                return true;
+            }
+            from = found.end();
+        }
+        false
+    })
+}
+
+/// # Safety
+/// As for mprotect and pkey_mprotect.
+pub unsafe fn protect(address: usize, bytes: usize, protection: usize, key: Option<usize>) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let kernel = || unsafe { mprotect(address, bytes, protection, key) };
+    if !in_session() || !valid(address, bytes) {
+        return kernel();
+    }
+    let run = Run::covering(address, bytes);
+    let open = protection == PROT_READ_WRITE && matches!(key, None | Some(0) | Some(usize::MAX));
+    let managed = any_managed(run);
+    if managed && !open {
+        managed_parts(run, |part| change(part, PROTECTED, true));
+    }
+    let result = kernel();
+    if managed && (open == result.is_ok()) {
+        managed_parts(run, |part| change(part, PROTECTED, false));
+    }
+    if result.is_ok() {
+        maps::protection_changed(run, open);
+    }
+    result
+}
+
+/// Most managed pages that may be locked: half the budget.
+fn holdable_pages() -> u64 {
+    init::session().map_or(u64::MAX, |session| session.ledger().total_pages() / 2)
+}
+
+/// While it exists, in a fork, the list does not change. Signals are blocked meanwhile.
+pub struct Frozen {
+    _list: Guard<'static, Regions<u8>>,
+}
+
+/// Takes the lock for the duration of a fork.
+pub fn freeze() -> Frozen {
+    Frozen { _list: HOLDS.lock() }
+}
+
+/// mlock and mlock2. More managed memory than half the budget is refused, as by the limit on locked memory.
+pub fn lock(address: usize, bytes: usize, flags: usize) -> Result<(), Errno> {
+    let run = Run::covering(address, bytes);
+    if !in_session() || bytes == 0 || !any_managed(run) {
+        return mlock(address, bytes, flags);
+    }
+    let mut pages = 0;
+    managed_parts(run, |part| pages += part.pages);
+    if pages > holdable_pages() {
+        return Err(ENOMEM);
+    }
+    managed_parts(run, |part| change(part, LOCKED, true));
+    let result = mlock(address, bytes, flags);
+    if result.is_err() {
+        managed_parts(run, |part| change(part, LOCKED, false));
+    }
+    result
+}
+
+/// munlock.
+pub fn unlock(address: usize, bytes: usize) -> Result<(), Errno> {
+    let result = munlock(address, bytes);
+    if in_session() && bytes > 0 && result.is_ok() {
+        managed_parts(Run::covering(address, bytes), |part| change(part, LOCKED, false));
+    }
+    result
+}
+
+const MCL_CURRENT: usize = 1;
+const MCL_FUTURE: usize = 2;
+const MCL_ONFAULT: usize = 4;
+const EVERYTHING: Run = Run { start: Page(0), pages: 1 << 44 };
+
+/// mlockall. In a session, future mappings are locked as they are touched: reserved address space stays that.
+pub fn lock_all(flags: usize) -> Result<(), Errno> {
+    if !in_session() || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 {
+        return mlockall(flags);
+    }
+    let mut pages = 0;
+    managed_parts(EVERYTHING, |part| pages += part.pages);
+    if flags & MCL_CURRENT != 0 && pages > holdable_pages() {
+        return Err(ENOMEM);
+    }
+    mlockall(flags | MCL_ONFAULT)?;
+    if flags & MCL_CURRENT != 0 {
+        managed_parts(EVERYTHING, |part| change(part, LOCKED, true));
+    }
+    ALL_LOCKED.store(flags & MCL_FUTURE != 0, Ordering::Relaxed);
+    Ok(())
+}
+
+/// munlockall.
+pub fn unlock_all() -> Result<(), Errno> {
+    munlockall()?;
+    ALL_LOCKED.store(false, Ordering::Relaxed);
+    if in_session() {
+        managed_parts(EVERYTHING, |part| change(part, LOCKED, false));
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! Start and end of the library in a process. It is initialised before every other library, but malloc works before
+//! that. Without a session, or when the session cannot be joined, the program runs on plain memory.
+
+use crate::{engine, fork, heap, identity, maps, say, statics};
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use ream_stats::{Refused, Report, Session, Summary};
+use ream_sys::file::{self, Fd};
+use ream_sys::futex::{self, Scope};
+use ream_sys::memory::{self, Protection};
+use ream_sys::syscall::{call3, number};
+use ream_sys::{Errno, process};
+
+type Strings = *mut *mut c_char;
+
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The session that the process has joined.
+pub fn session() -> Option<&'static Session> {
+    // SAFETY: null, or a session that stays mapped.
+    unsafe { SESSION.load(Ordering::Acquire).as_ref() }
+}
+
+/// Run by the dynamic linker before all other constructors.
+pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings) {
+    fork::register();
+    // SAFETY: the linker passes both lists, ended by null.
+    let (name, address) = unsafe { (first(arguments), variable(environment, b"REAM_SESSION=")) };
+    let Some(address) = address else { return };
+    let session = match open(address.to_bytes()) {
+        Ok(session) => session,
+        Err(reason) => {
+            say::tell(format_args!("this program runs without Ream: {reason}"));
+            return;
+        }
+    };
+    let who = identity::me();
+    let Some(index) = session.claim(who, now_ms()) else {
+        say::tell(format_args!("this program runs without Ream: the session has as many processes as it can"));
+        return;
+    };
+    if let (Some(process), Some(name)) = (session.process(index), name) {
+        let name = name.to_bytes();
+        process.set_name(name.rsplit(|byte| *byte == b'/').next().unwrap_or(name));
+    }
+    ring(session);
+    SESSION.store(core::ptr::from_ref(session).cast_mut(), Ordering::Release);
+    let config = session.config();
+    maps::set_threshold(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
+    heap::join_session();
+    engine::start(session, index);
+    statics::manage();
+    if config.exec_inherit == 0 {
+        // SAFETY: the linker's list, before any other code of the program runs.
+        unsafe { leave_environment(environment) };
+    }
+}
+
+/// Run by the dynamic linker at exit. Nothing is torn down: others may run after us.
+pub extern "C" fn end() {
+    let Some(session) = session() else { return };
+    engine::at_exit();
+    let me = identity::me();
+    let Some(index) = session.used().iter().position(|process| process.identity() == Some(me)) else { return };
+    if session.leave(index, identity::alive) && session.claim_summary() {
+        summarise(session);
+    }
+    ring(session);
+}
+
+/// Tells the agent that somebody came or went.
+fn ring(session: &Session) {
+    session.ring();
+    futex::wake(session.bell(), u32::MAX, Scope::Shared);
+}
+
+fn now_ms() -> u64 {
+    process::now_us() / 1000
+}
+
+/// Why a session was not joined.
+enum Refusal {
+    Address,
+    File(Errno),
+    Memory(Errno),
+    Content(Refused),
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Refusal::Address => f.write_str("REAM_SESSION is not the address of a session"),
+            Refusal::File(error) => {
+                write!(
+                    f,
+                    "its session cannot be opened, errno {}: its agent ended, or belongs to another user",
+                    error.0
+                )
+            }
+            Refusal::Memory(error) => write!(f, "its session cannot be mapped, errno {}", error.0),
+            Refusal::Content(Refused::OtherVersion) => {
+                f.write_str("its session was started by another version of Ream")
+            }
+            Refusal::Content(_) => f.write_str("its session is gone, and another file is in its place"),
+        }
+    }
+}
+
+/// Opens a session by its address: the path of its file, a colon, and the nonce in hexadecimal digits.
+fn open(address: &[u8]) -> Result<&'static Session, Refusal> {
+    let colon = address.iter().rposition(|byte| *byte == b':').ok_or(Refusal::Address)?;
+    let (path, nonce) = address.split_at(colon);
+    let digits = nonce.get(1..).and_then(|digits| core::str::from_utf8(digits).ok()).ok_or(Refusal::Address)?;
+    let nonce = u64::from_str_radix(digits, 16).map_err(|_| Refusal::Address)?;
+    let mut buffer = [0; 256];
+    // One byte less: a zero must follow.
+    let place = buffer.get_mut(..path.len()).filter(|place| place.len() < 256).ok_or(Refusal::Address)?;
+    place.copy_from_slice(path);
+    let path = CStr::from_bytes_until_nul(&buffer).map_err(|_| Refusal::Address)?;
+    let fd = file::open(path, file::flags::READ_WRITE, 0).map_err(Refusal::File)?;
+    let mapped = map(fd);
+    file::close(fd);
+    let (memory, bytes) = mapped.map_err(Refusal::Memory)?;
+    // SAFETY: mapped shared and writable for good; only sessions, which keep to ream-stats, have the magic and nonce.
+    let session = unsafe { Session::open(memory, bytes, nonce) };
+    session.map_err(|refused| {
+        // SAFETY: mapped above, and not used any more.
+        let _ = unsafe { memory::unmap(memory, bytes) };
+        Refusal::Content(refused)
+    })
+}
+
+fn map(fd: Fd) -> Result<(*mut u8, usize), Errno> {
+    const SEEK_END: usize = 2;
+    // SAFETY: touches no memory; the position of a descriptor of our own.
+    let bytes = unsafe { call3(number::__NR_lseek, fd.0 as usize, 0, SEEK_END) }?;
+    Ok((memory::map_shared(fd, bytes, Protection::ReadWrite)?.as_ptr(), bytes))
+}
+
+fn summarise(session: &Session) {
+    let config = session.config();
+    let report = Report::of(session, now_ms());
+    let mut text = say::Line::<8192>::new();
+    // What does not fit is cut off.
+    let _ = match config.summary() {
+        Summary::Off => return,
+        Summary::Text => report.write_text(&mut text),
+        Summary::Json => report.write_json(&mut text),
+    };
+    if config.summary() == Summary::Text {
+        say::write_all(Fd(2), text.as_bytes());
+        return;
+    }
+    let Some(path) = config.summary_path.as_c_str() else { return };
+    match file::open(path, file::flags::WRITE | file::flags::CREATE | file::flags::TRUNCATE, 0o666) {
+        Ok(fd) => {
+            say::write_all(fd, text.as_bytes());
+            file::close(fd);
+        }
+        Err(error) => say::tell(format_args!("the summary cannot be written: errno {}", error.0)),
+    }
+}
+
+/// The first string of a list.
+///
+/// # Safety
+/// A list of strings ended by null, or null.
+unsafe fn first(list: Strings) -> Option<&'static CStr> {
+    // SAFETY: the caller's promise; the strings live as long as the process.
+    unsafe { list.as_ref().and_then(|string| string.as_ref()).map(|string| CStr::from_ptr(string)) }
+}
+
+/// The value of a variable, given by its name and an equals sign.
+///
+/// # Safety
+/// As for [`first`].
+unsafe fn variable(list: Strings, name: &[u8]) -> Option<&'static CStr> {
+    let mut place = list;
+    loop {
+        // SAFETY: the caller's promise; the end was not reached yet.
+        let string = unsafe { first(place) }?;
+        if let Some(value) = string.to_bytes_with_nul().strip_prefix(name) {
+            return CStr::from_bytes_with_nul(value).ok();
+        }
+        place = place.wrapping_add(1);
+    }
+}
+
+/// Takes Ream out of the environment, so that programs executed from here run without.
+///
+/// # Safety
+/// As for [`first`]; nobody else uses the list or its strings yet.
+unsafe fn leave_environment(list: Strings) {
+    let mut from = list;
+    let mut to = list;
+    loop {
+        // SAFETY: the caller's promise; the end was not reached yet.
+        let string = unsafe { from.read() };
+        let mut keep = true;
+        if !string.is_null() {
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { CStr::from_ptr(string) }.to_bytes();
+            if bytes.starts_with(b"REAM_SESSION=") {
+                keep = false;
+            } else if let Some(rest) = without_us(bytes) {
+                // SAFETY: a part of the same string, moved to its front with the zero byte after it.
+                unsafe {
+                    let name_end = string.add(b"LD_PRELOAD=".len());
+                    core::ptr::copy(string.add(rest), name_end, bytes.len() - rest + 1);
+                }
+                keep = rest < bytes.len();
+            }
+        }
+        if keep {
+            // SAFETY: never beyond the place just read.
+            unsafe { to.write(string) };
+            to = to.wrapping_add(1);
+        }
+        if string.is_null() {
+            return;
+        }
+        from = from.wrapping_add(1);
+    }
+}
+
+/// Where the rest of an `LD_PRELOAD` begins whose first library is ours; `None` for everything else.
+fn without_us(variable: &[u8]) -> Option<usize> {
+    let list = variable.strip_prefix(b"LD_PRELOAD=")?;
+    let end = list.iter().position(|byte| matches!(byte, b':' | b' ')).unwrap_or(list.len());
+    list.get(..end)?.ends_with(b"/libream.so").then(|| (variable.len() - list.len() + end + 1).min(variable.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_leave_the_environment_and_others_stay() {
+        let mut strings = [
+            *b"A=1\0...........................",
+            *b"LD_PRELOAD=/x/libream.so:/b.so\0",
+            *b"REAM_SESSION=/proc/1/fd/3:ff\0..",
+            *b"B=2\0...........................",
+        ];
+        let mut list = [core::ptr::null_mut(); 5];
+        for (place, string) in list.iter_mut().zip(&mut strings) {
+            *place = string.as_mut_ptr().cast::<c_char>();
+        }
+        // SAFETY: strings and list are the test's own.
+        unsafe {
+            let value = variable(list.as_mut_ptr(), b"REAM_SESSION=").unwrap();
+            assert_eq!(value.to_bytes(), b"/proc/1/fd/3:ff");
+            assert!(variable(list.as_mut_ptr(), b"C=").is_none());
+            leave_environment(list.as_mut_ptr());
+            assert_eq!(first(list.as_mut_ptr().add(1)).unwrap().to_bytes(), b"LD_PRELOAD=/b.so");
+            assert_eq!(first(list.as_mut_ptr().add(2)).unwrap().to_bytes(), b"B=2");
+            assert!(first(list.as_mut_ptr().add(3)).is_none());
+        }
+        assert_eq!(without_us(b"LD_PRELOAD=/l/libream.so"), Some(b"LD_PRELOAD=/l/libream.so".len()));
+        assert_eq!(without_us(b"LD_PRELOAD=/b.so:/l/libream.so"), None);
+        assert_eq!(without_us(b"PATH=/l/libream.so"), None);
+    }
+
+    #[test]
+    fn addresses_that_are_none_are_refused() {
+        for address in [&b""[..], b"/proc/1/fd/3", b"/x:", b"/x:zz", &[b'a'; 300]] {
+            assert!(matches!(open(address), Err(Refusal::Address)), "{address:?}");
+        }
+        assert!(matches!(open(b"/no/such/file:1f"), Err(Refusal::File(_))));
+    }
+}

@@ -1,0 +1,103 @@
+//! The memory calls as the kernel offers them, by the numbers and bits that programs pass.
+
+use ream_sys::Errno;
+use ream_sys::memory;
+use ream_sys::syscall::{call0, call2, call3, call4, number};
+
+pub use memory::mmap;
+
+pub const PROT_READ_WRITE: usize = 3;
+
+pub const MAP_TYPE: usize = 0x0f;
+pub const MAP_PRIVATE: usize = 0x02;
+pub const MAP_FIXED: usize = 0x10;
+pub const MAP_ANONYMOUS: usize = 0x20;
+pub const MAP_32BIT: usize = 0x40;
+pub const MAP_GROWSDOWN: usize = 0x0100;
+pub const MAP_LOCKED: usize = 0x2000;
+pub const MAP_NORESERVE: usize = 0x4000;
+pub const MAP_POPULATE: usize = 0x8000;
+pub const MAP_STACK: usize = 0x2_0000;
+pub const MAP_HUGETLB: usize = 0x4_0000;
+
+pub const MREMAP_MAYMOVE: usize = 1;
+pub const MREMAP_FIXED: usize = 2;
+pub const MREMAP_DONTUNMAP: usize = 4;
+
+pub const MADV_NORMAL: usize = 0;
+pub const MADV_RANDOM: usize = 1;
+pub const MADV_SEQUENTIAL: usize = 2;
+pub const MADV_DONTNEED: usize = 4;
+pub const MADV_FREE: usize = 8;
+pub const MADV_DOFORK: usize = 11;
+pub const MADV_HUGEPAGE: usize = 14;
+pub const MADV_POPULATE_WRITE: usize = 23;
+pub const MADV_DONTNEED_LOCKED: usize = 24;
+pub const MADV_GUARD_INSTALL: usize = 102;
+
+pub const ENOMEM: Errno = Errno(12);
+
+/// # Safety
+/// The caller answers for whoever uses the range.
+pub unsafe fn munmap(address: usize, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { call2(number::__NR_munmap, address, bytes) }.map(drop)
+}
+
+/// # Safety
+/// As for [`munmap`].
+pub unsafe fn mremap(old: usize, old_bytes: usize, bytes: usize, flags: usize, new: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { memory::remap(core::ptr::with_exposed_provenance_mut(old), old_bytes, bytes, flags, new) }
+        .map(|place| place.expose_provenance())
+}
+
+/// # Safety
+/// As for [`munmap`].
+pub unsafe fn madvise(address: usize, bytes: usize, advice: usize) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { call3(number::__NR_madvise, address, bytes, advice) }.map(drop)
+}
+
+/// `key` is a protection key, or none.
+///
+/// # Safety
+/// As for [`munmap`].
+pub unsafe fn mprotect(address: usize, bytes: usize, protection: usize, key: Option<usize>) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    match key {
+        None => unsafe { call3(number::__NR_mprotect, address, bytes, protection) },
+        // SAFETY: the caller's promise.
+        Some(key) => unsafe { call4(number::__NR_pkey_mprotect, address, bytes, protection, key) },
+    }
+    .map(drop)
+}
+
+/// mlock2; flags 0 is mlock.
+///
+/// # Safety
+/// The call itself harms nobody.
+pub fn mlock(address: usize, bytes: usize, flags: usize) -> Result<(), Errno> {
+    // SAFETY: locking changes no content.
+    match flags {
+        0 => unsafe { call2(number::__NR_mlock, address, bytes) },
+        // SAFETY: locking changes no content.
+        _ => unsafe { call3(number::__NR_mlock2, address, bytes, flags) },
+    }
+    .map(drop)
+}
+
+pub fn munlock(address: usize, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: unlocking changes no content.
+    unsafe { call2(number::__NR_munlock, address, bytes) }.map(drop)
+}
+
+pub fn mlockall(flags: usize) -> Result<(), Errno> {
+    // SAFETY: locking changes no content.
+    unsafe { call2(number::__NR_mlockall, flags, 0) }.map(drop)
+}
+
+pub fn munlockall() -> Result<(), Errno> {
+    // SAFETY: unlocking changes no content.
+    unsafe { call0(number::__NR_munlockall) }.map(drop)
+}

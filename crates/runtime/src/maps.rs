@@ -1,0 +1,328 @@
+//! The program's own anonymous private mappings: which of them come under management, and what the engine must know
+//! before the kernel changes a managed one. Everything else is passed on as it is.
+//!
+//! Managed: readable and writable, not for stacks, code, locked or pool memory, and of the threshold's size. What is
+//! reserved without access is remembered, and comes under management when enough of it is opened.
+
+use crate::engine;
+use crate::heap::in_session;
+use crate::holds;
+use crate::kernel::*;
+use crate::regions::{Kind, Regions};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use ream_heap::{placing, relocate};
+use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
+use ream_sys::Errno;
+use ream_sys::futex::{Guard, Mutex};
+use ream_sys::memory::{self, Zeroable};
+
+/// Smallest mapping that is managed, in bytes.
+static THRESHOLD: AtomicUsize = AtomicUsize::new(1 << 20);
+/// Smallest range that asks for large pages, in bytes.
+pub const LARGE_FROM: usize = 2 * BLOCK_BYTES;
+
+/// Sets the smallest size that is managed.
+pub fn set_threshold(bytes: usize) {
+    THRESHOLD.store(bytes.max(PAGE_BYTES), Ordering::Relaxed);
+}
+
+fn threshold() -> usize {
+    THRESHOLD.load(Ordering::Relaxed)
+}
+
+/// An anonymous private mapping that is not managed, but may be one day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+enum Access {
+    /// Not readable and writable.
+    Closed = 0,
+    /// Readable and writable, in pieces too small to be managed.
+    Open = 1,
+}
+
+// SAFETY: zero is `Closed`; nothing happens at drop.
+unsafe impl Zeroable for Access {}
+
+/// Taken inside [`placing`].
+static RESERVED: Mutex<Regions<Access>> = Mutex::new(Regions::new());
+
+/// While it exists, in a fork, the list of reservations does not change.
+pub struct Frozen {
+    _reserved: Guard<'static, Regions<Access>>,
+}
+
+/// Takes the lock for the duration of a fork, inside [`placing`].
+pub fn freeze() -> Frozen {
+    Frozen { _reserved: RESERVED.lock() }
+}
+
+/// Whether a range is one that the kernel would accept: the start of a page, and not empty.
+pub fn valid(address: usize, bytes: usize) -> bool {
+    address % PAGE_BYTES == 0 && bytes > 0 && address.checked_add(bytes).is_some_and(|end| end < 1 << 56)
+}
+
+/// Calls `each` for every managed part of a run.
+pub fn managed_parts(run: Run, mut each: impl FnMut(Run)) {
+    let mut from = run.start;
+    while let Some(found) = engine::next_managed(from) {
+        let part = found.and(run);
+        if part.pages == 0 {
+            return;
+        }
+        each(part);
+        from = part.end();
+    }
+}
+
+/// Whether any page of a run is managed.
+pub fn any_managed(run: Run) -> bool {
+    engine::next_managed(run.start).is_some_and(|found| found.and(run).pages > 0)
+}
+
+/// Nothing of the run is managed, held or reserved any more: it is about to be unmapped or replaced.
+fn forget(run: Run) {
+    engine::remove(run);
+    holds::forget(run);
+    RESERVED.lock().remove(run);
+}
+
+/// Whether [`forget`] has anything to do.
+fn known(run: Run) -> bool {
+    any_managed(run) || RESERVED.lock().next_from(run.start).is_some_and(|(found, _)| found.and(run).pages > 0)
+}
+
+/// # Safety
+/// As for mmap: with MAP_FIXED the caller answers for what was mapped there.
+pub unsafe fn map(
+    address: usize,
+    bytes: usize,
+    protection: usize,
+    flags: usize,
+    fd: i32,
+    offset: u64,
+) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let kernel =
+        |address, flags| unsafe { mmap(address, bytes, protection, flags, fd, offset) }.map(|start| start.addr());
+    if !in_session() {
+        return kernel(address, flags);
+    }
+    let anonymous = flags & MAP_ANONYMOUS != 0 && flags & MAP_TYPE == MAP_PRIVATE;
+    let odd = flags & (MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED) != 0 || protection & !PROT_READ_WRITE != 0;
+    let candidate = anonymous && !odd && !holds::all_locked();
+    let fixed = flags & MAP_FIXED != 0;
+    if !fixed && (!candidate || bytes < threshold()) {
+        return kernel(address, flags);
+    }
+    let _placing = placing();
+    let length = Run::covering(0, bytes).bytes();
+    let ours = if candidate { (flags | MAP_NORESERVE) & !MAP_POPULATE } else { flags };
+    let start = if fixed {
+        let target = Run::covering(address, bytes);
+        if valid(address, bytes) && known(target) {
+            // Made elsewhere first: when it cannot be made, what is here now must stay.
+            let elsewhere = kernel(0, ours & !MAP_FIXED)?;
+            forget(target);
+            // SAFETY: the program wants this range replaced, and nobody knows of the new mapping yet.
+            unsafe { mremap(elsewhere, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) }.inspect_err(|_| {
+                // SAFETY: as above.
+                let _ = unsafe { munmap(elsewhere, length) };
+            })?
+        } else {
+            kernel(address, ours)?
+        }
+    } else if address == 0 && bytes >= LARGE_FROM && flags & MAP_32BIT == 0 {
+        // SAFETY: without MAP_FIXED the kernel picks a range that nobody uses.
+        at_block(length, |bytes| unsafe { mmap(0, bytes, protection, ours, -1, 0) }.map(|start| start.addr()))?
+    } else {
+        kernel(address, ours)?
+    };
+    if candidate {
+        admit(Run::covering(start, bytes), protection == PROT_READ_WRITE);
+        if flags & MAP_POPULATE != 0 && protection == PROT_READ_WRITE {
+            // SAFETY: brings pages of the new mapping in.
+            let _ = unsafe { madvise(start, length, MADV_POPULATE_WRITE) };
+        }
+    }
+    Ok(start)
+}
+
+/// A mapping that begins at a multiple of 2 MiB, made by `map` from a length; unaligned where address space is short.
+fn at_block(length: usize, map: impl Fn(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    // Kernels since 6.7 align whole blocks by themselves.
+    let spare = if length % BLOCK_BYTES == 0 { 0 } else { BLOCK_BYTES - PAGE_BYTES };
+    let Ok(start) = map(length + spare) else { return map(length) };
+    let aligned = start.next_multiple_of(BLOCK_BYTES);
+    if spare == 0 {
+        if start == aligned {
+            return Ok(start);
+        }
+        // SAFETY: made above.
+        unsafe { munmap(start, length) }?;
+        let Ok(start) = map(length + BLOCK_BYTES - PAGE_BYTES) else { return map(length) };
+        return Ok(trim(start, length, BLOCK_BYTES - PAGE_BYTES));
+    }
+    Ok(trim(start, length, spare))
+}
+
+/// Keeps `length` bytes at a multiple of 2 MiB of a mapping that is longer by `spare`.
+fn trim(start: usize, length: usize, spare: usize) -> usize {
+    let aligned = start.next_multiple_of(BLOCK_BYTES);
+    let (head, tail) = (aligned - start, spare - (aligned - start));
+    // SAFETY: both ends of a mapping that nobody knows of yet.
+    unsafe {
+        if head > 0 {
+            let _ = munmap(start, head);
+        }
+        if tail > 0 {
+            let _ = munmap(aligned + length, tail);
+        }
+    }
+    aligned
+}
+
+/// A new anonymous private mapping: managed at once, or remembered.
+fn admit(run: Run, open: bool) {
+    if run.bytes() >= LARGE_FROM {
+        // SAFETY: advice on memory that nobody has used yet.
+        let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
+    }
+    if open && run.bytes() >= threshold() {
+        engine::add(run, Kind::Mapped);
+    } else if open {
+        // A piece put into a reservation.
+        let inside = [Page(run.start.0.saturating_sub(1)), run.end()];
+        let mut reserved = RESERVED.lock();
+        if inside.into_iter().any(|page| reserved.contains(page) || engine::is_managed(page)) {
+            let _ = reserved.insert(run, Access::Open);
+            promote(&mut reserved, run);
+        }
+    } else if run.bytes() >= threshold() {
+        let _ = RESERVED.lock().insert(run, Access::Closed);
+    }
+}
+
+/// Has open pieces managed when they have become large enough, or touch managed memory.
+fn promote(reserved: &mut Regions<Access>, run: Run) {
+    let mut from = run.start;
+    while let Some((piece, access)) = reserved.next_from(from) {
+        if piece.start.0 >= run.end().0 {
+            return;
+        }
+        from = piece.end();
+        let touches = || engine::is_managed(Page(piece.start.0.saturating_sub(1))) || engine::is_managed(piece.end());
+        if access == Access::Open && (piece.bytes() >= threshold() || touches()) {
+            reserved.remove(piece);
+            engine::add(piece, Kind::Mapped);
+        }
+    }
+}
+
+/// The kernel has changed the protection of a run: pieces of reservations open or close.
+pub fn protection_changed(run: Run, open: bool) {
+    let _placing = placing();
+    let mut reserved = RESERVED.lock();
+    let mut from = run.start;
+    while let Some((found, access)) = reserved.next_from(from) {
+        let part = found.and(run);
+        if part.pages == 0 {
+            return;
+        }
+        from = part.end();
+        let now = if open { Access::Open } else { Access::Closed };
+        if access != now && reserved.insert(part, now).is_ok() && open {
+            promote(&mut reserved, part);
+        }
+    }
+}
+
+/// # Safety
+/// As for munmap.
+pub unsafe fn unmap(address: usize, bytes: usize) -> Result<(), Errno> {
+    let mut was_managed = false;
+    if in_session() && valid(address, bytes) {
+        let run = Run::covering(address, bytes);
+        was_managed = any_managed(run);
+        if known(run) {
+            let _placing = placing();
+            forget(run);
+        }
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { munmap(address, bytes) } {
+        // As many mappings as a process may have: the addresses are lost, the memory is not.
+        // SAFETY: the program has given the range up.
+        Err(ENOMEM) if was_managed => unsafe { madvise(address, bytes, MADV_DONTNEED) },
+        result => result,
+    }
+}
+
+/// # Safety
+/// As for mremap.
+pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, new: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let kernel = |flags| unsafe { mremap(old, old_bytes, bytes, flags, new) };
+    if !in_session() || !valid(old, old_bytes) || bytes == 0 {
+        return kernel(flags);
+    }
+    let from = Run::covering(old, old_bytes);
+    let replaced = Run::covering(new, bytes);
+    let replaces = flags & MREMAP_FIXED != 0 && valid(new, bytes) && from.and(replaced).pages == 0;
+    let managed = any_managed(from);
+    if !managed && !known(from) && !(replaces && known(replaced)) {
+        return kernel(flags);
+    }
+    let _placing = placing();
+    if replaces {
+        forget(replaced);
+    }
+    if !managed {
+        RESERVED.lock().remove(from);
+        return kernel(flags);
+    }
+    let kept = from.pages.min(replaced.pages);
+    if kept < from.pages {
+        forget(Run { start: Page(from.start.0 + kept), pages: from.pages - kept });
+    }
+    let grows = replaced.pages > from.pages;
+    let place = match kernel(if grows && !replaces { flags & !MREMAP_MAYMOVE } else { flags }) {
+        Err(_) if grows && !replaces && flags & MREMAP_MAYMOVE != 0 => {
+            // SAFETY: the caller's promise.
+            unsafe { move_and_grow(from, replaced.bytes(), flags) }?
+        }
+        result => result?,
+    };
+    let to = Page::containing(place);
+    if to != from.start {
+        let kept = Run { start: from.start, pages: kept };
+        managed_parts(kept, |part| engine::moved(part, Page(to.0 + (part.start.0 - from.start.0))));
+        holds::moved(kept, to);
+        if flags & MREMAP_DONTUNMAP != 0 {
+            engine::add(kept, Kind::Mapped);
+        }
+    }
+    if grows {
+        engine::add(Run { start: Page(to.0 + from.pages), pages: replaced.pages - from.pages }, Kind::Mapped);
+    }
+    Ok(place)
+}
+
+/// Moves a managed mapping to a larger place, which begins at a multiple of 2 MiB when large pages fit.
+///
+/// # Safety
+/// As for mremap.
+unsafe fn move_and_grow(from: Run, length: usize, flags: usize) -> Result<usize, Errno> {
+    if length < LARGE_FROM || flags & MREMAP_DONTUNMAP != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { mremap(from.start.address(), from.bytes(), length, flags, 0) };
+    }
+    let place = memory::map(length, BLOCK_BYTES, memory::Protection::None)?.as_ptr();
+    let old = core::ptr::with_exposed_provenance_mut(from.start.address());
+    // SAFETY: the old range is the caller's, the new place nobody else's.
+    if let Err(error) = unsafe { relocate(old, from.bytes(), place, length) } {
+        // SAFETY: mapped above.
+        let _ = unsafe { memory::unmap(place, length) };
+        return Err(error);
+    }
+    Ok(place.expose_provenance())
+}

@@ -1,0 +1,190 @@
+//! Writable static data: the parts of 1 MiB or more of the program's and its libraries' .data and .bss come under
+//! management at start-up. What is mapped from the file is made anonymous memory first, because only that can be paged.
+
+use crate::engine;
+use crate::kernel::{MADV_HUGEPAGE, madvise};
+use crate::maps::LARGE_FROM;
+use crate::regions::Kind;
+use core::ffi::{c_char, c_int, c_void};
+use ream_page::{BLOCK_BYTES, PAGE_BYTES, Run};
+use ream_sys::memory::{self, Protection};
+
+/// Smallest part that is managed, in bytes.
+const LEAST: usize = 1 << 20;
+
+/// A program header of an ELF file on 64 bits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_bytes: u64,
+    memory_bytes: u64,
+    align: u64,
+}
+
+const PT_LOAD: u32 = 1;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
+const EXECUTABLE: u32 = 1;
+const WRITABLE: u32 = 2;
+
+/// Beginning of what the dynamic linker tells about an object.
+#[repr(C)]
+struct Object {
+    base: usize,
+    name: *const c_char,
+    headers: *const Header,
+    count: u16,
+}
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(
+        each: unsafe extern "C" fn(*const Object, usize, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+/// The parts of one writable segment: pages mapped from the file, and fresh pages behind them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Parts {
+    from_file: Run,
+    fresh: Run,
+}
+
+/// Brings all large static data under management. No other thread of the program may run yet.
+pub fn manage() {
+    // SAFETY: the callback keeps to what the linker passes.
+    unsafe { dl_iterate_phdr(object, core::ptr::null_mut()) };
+}
+
+unsafe extern "C" fn object(object: *const Object, _bytes: usize, _argument: *mut c_void) -> c_int {
+    // SAFETY: the linker passes an object whose headers stay mapped.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        (object.base, core::slice::from_raw_parts(object.headers, object.count.into()))
+    };
+    let ours = (&raw const MARK).addr();
+    let inside = |header: &Header| {
+        header.kind == PT_LOAD && (ours.wrapping_sub(base) as u64).wrapping_sub(header.address) < header.memory_bytes
+    };
+    // Our own data is what paging is made of.
+    if !headers.iter().any(inside) {
+        for header in headers {
+            if let Some(parts) = parts(base, headers, header) {
+                take(parts);
+            }
+        }
+    }
+    0
+}
+
+/// Lies in our own data.
+static MARK: u8 = 1;
+
+fn parts(base: usize, headers: &[Header], header: &Header) -> Option<Parts> {
+    if header.kind != PT_LOAD || header.flags & WRITABLE == 0 || header.flags & EXECUTABLE != 0 {
+        return None;
+    }
+    let start = base.wrapping_add(header.address as usize);
+    let file_end = start + header.file_bytes as usize;
+    let end = start + header.memory_bytes as usize;
+    // The beginning that is read-only once relocated.
+    let relro = headers.iter().find(|other| other.kind == PT_GNU_RELRO);
+    let relro_end = relro.map(|relro| base.wrapping_add((relro.address + relro.memory_bytes) as usize));
+    let writable = relro_end.filter(|end| (start..=file_end).contains(end)).unwrap_or(start);
+    let file_end = file_end.next_multiple_of(PAGE_BYTES);
+    let from_file = Run::inside(writable, file_end.saturating_sub(writable));
+    let fresh = Run::inside(file_end, end.saturating_sub(file_end));
+    Some(Parts { from_file, fresh })
+}
+
+fn take(parts: Parts) {
+    // Whole pages only: the last one of .bss may be shared with nothing, but is not ours to judge.
+    if parts.fresh.bytes() >= LEAST {
+        add(parts.fresh);
+    }
+    if parts.from_file.bytes() >= LEAST {
+        let _ = make_anonymous(parts.from_file);
+    }
+}
+
+fn add(run: Run) {
+    if run.bytes() >= LARGE_FROM {
+        // SAFETY: advice loses nothing.
+        let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
+    }
+    engine::add(run, Kind::Static);
+}
+
+/// Copies data out, maps anonymous memory in its place, and copies it back; a block at a time, so that data larger than
+/// the budget can be paged out meanwhile.
+fn make_anonymous(run: Run) -> Result<(), ream_sys::Errno> {
+    let copy = memory::map(BLOCK_BYTES, PAGE_BYTES, Protection::ReadWrite)?.as_ptr();
+    let mut address = run.start.address();
+    let end = run.end().address();
+    while address < end {
+        let next = (address + 1).next_multiple_of(BLOCK_BYTES).min(end);
+        let place: *mut u8 = core::ptr::with_exposed_provenance_mut(address);
+        // SAFETY: static data that no other thread uses yet; `copy` has room for a block. When the new mapping cannot
+        // be made, the old one stays.
+        unsafe {
+            core::ptr::copy_nonoverlapping(place, copy, next - address);
+            if memory::map_over(place, next - address, Protection::ReadWrite).is_err() {
+                break;
+            }
+            add(Run::inside(address, next - address));
+            core::ptr::copy_nonoverlapping(copy, place, next - address);
+        }
+        address = next;
+    }
+    // SAFETY: our own mapping.
+    unsafe { memory::unmap(copy, BLOCK_BYTES) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(flags: u32, address: u64, file_bytes: u64, memory_bytes: u64) -> Header {
+        Header { kind: PT_LOAD, flags, offset: 0, address, physical: 0, file_bytes, memory_bytes, align: 4096 }
+    }
+
+    #[test]
+    fn data_begins_after_what_becomes_read_only() {
+        let data = load(6, 0x3000_0db0, 0x20_0000, 0x90_0000);
+        let relro = Header { kind: PT_GNU_RELRO, memory_bytes: 0x250, ..load(4, 0x3000_0db0, 0x250, 0x250) };
+        let found = parts(0x10_0000, &[data, relro], &data).unwrap();
+        assert_eq!(found.from_file, Run::inside(0x3010_1000, 0x20_0000));
+        assert_eq!(found.fresh.start.address(), 0x3030_1000);
+        assert_eq!(found.fresh.end().address(), 0x30a0_0000);
+        let without = parts(0x10_0000, &[data], &data).unwrap();
+        assert_eq!(without.from_file.start.address(), 0x3010_1000);
+        assert_eq!(parts(0, &[], &load(5, 0, 1, 1)), None);
+        assert_eq!(parts(0, &[], &load(7, 0, 1, 1)), None);
+    }
+
+    #[test]
+    fn data_made_anonymous_keeps_its_content() {
+        let fd = ream_sys::file::memory_file(c"data").unwrap();
+        let bytes = 3 * BLOCK_BYTES + 5 * PAGE_BYTES;
+        ream_sys::file::set_length(fd, bytes as u64).unwrap();
+        // SAFETY: a private mapping of the test's own file.
+        let place = unsafe { memory::mmap(0, bytes, 3, 2, fd.0, 0) }.unwrap();
+        for page in 0..bytes / PAGE_BYTES {
+            // SAFETY: within the mapping.
+            unsafe { place.add(page * PAGE_BYTES).cast::<usize>().write(page) };
+        }
+        make_anonymous(Run::inside(place.expose_provenance(), bytes)).unwrap();
+        ream_sys::file::set_length(fd, 0).unwrap();
+        for page in 0..bytes / PAGE_BYTES {
+            // SAFETY: within the mapping; a page of the file would be gone now.
+            assert_eq!(unsafe { place.add(page * PAGE_BYTES).cast::<usize>().read() }, page);
+        }
+        // SAFETY: the test's own.
+        unsafe { memory::unmap(place, bytes) }.unwrap();
+        ream_sys::file::close(fd);
+    }
+}
