@@ -17,14 +17,8 @@ impl<M: Machine> Shard<M> {
 
     /// The same for a range that is registered already (it grew, or a child registered it anew).
     pub fn adopt(&mut self, run: Run) -> Result<(), Errno> {
-        let fresh = self.table.prepare(run)?;
-        self.charge_blocks(fresh);
-        for page in pages(run) {
-            let word = self.table.word(page);
-            if word.state() == State::Unmanaged {
-                self.step(page, Step::Manage);
-            }
-        }
+        self.table.prepare(run)?;
+        self.charge_blocks();
         self.learn(run);
         Ok(())
     }
@@ -93,7 +87,15 @@ impl<M: Machine> Shard<M> {
 
     pub(crate) fn let_go(&mut self, run: Run, release: bool) {
         for (block, part) in blocks(run) {
-            if self.table.meta(block).is_none() {
+            if self.table.all_zero(block) {
+                if !release {
+                    continue;
+                }
+                if part.pages == BLOCK_PAGES as u64 {
+                    self.table.forget_all_zero(block);
+                    continue;
+                }
+            } else if self.table.meta(block).is_none() {
                 continue;
             }
             for page in pages(part) {
@@ -106,7 +108,8 @@ impl<M: Machine> Shard<M> {
                 meta.set_huge(false);
             }
             if release {
-                self.retire_block(block);
+                self.table.retire(block);
+                self.charge_blocks();
             }
         }
     }
@@ -178,25 +181,29 @@ impl<M: Machine> Shard<M> {
         let source = Run { start: from, pages: count };
         let target = Run { start: to, pages: count };
         self.let_go(target, true);
-        match self.table.prepare(target) {
-            Ok(fresh) => self.charge_blocks(fresh),
-            Err(_) => {
-                self.fail(Fatal::Internal("no memory for the state of moved pages"));
-                return;
-            }
+        if self.table.prepare(target).is_err() {
+            self.fail(Fatal::Internal("no memory for the state of moved pages"));
+            return;
         }
         for (block, part) in blocks(source) {
-            if self.table.meta(block).is_none() {
+            if self.table.all_zero(block) && part.pages == BLOCK_PAGES as u64 {
+                self.table.forget_all_zero(block);
                 continue;
             }
             for page in pages(part) {
                 let word = self.table.word(page);
+                let new = Page(page.0 - from.0 + to.0);
                 if word.state() == State::Unmanaged {
+                    // A hole in the source is one in the target.
+                    self.table.set(new, word);
                     continue;
                 }
-                let new = Page(page.0 - from.0 + to.0);
-                self.table.set_hash(new, self.table.hash(page));
+                if word.state() == State::Zero {
+                    self.table.set(page, ream_page::Word::default());
+                    continue;
+                }
                 self.table.set(new, word);
+                self.table.set_hash(new, self.table.hash(page));
                 self.table.set(page, ream_page::Word::default());
                 if let Some(frame) = word.frame() {
                     self.frames.update(frame, |info| info.set_page(new));
@@ -206,8 +213,9 @@ impl<M: Machine> Shard<M> {
             if let Some(meta) = self.table.meta_mut(block) {
                 meta.set_huge(false);
             }
-            self.retire_block(block);
+            self.table.retire(block);
         }
+        self.charge_blocks();
         // Sleepers of the old place fault again, and find nothing mapped there or the new state.
         self.machine.wake(source);
     }

@@ -176,8 +176,8 @@ impl<M: Machine> Shard<M> {
             }
         });
         self.used = resident;
-        let blocks = self.table.blocks();
-        self.charge_blocks(blocks);
+        self.charged = 0;
+        self.charge_blocks();
         Ok(())
     }
 

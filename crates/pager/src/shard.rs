@@ -105,6 +105,8 @@ pub struct Shard<M: Machine> {
     pub(crate) count: [u64; 9],
     pub(crate) hot_resident: u64,
     pub(crate) used: u64,
+    /// Blocks whose metadata are counted in `used`.
+    pub(crate) charged: u64,
     pub(crate) limit: u64,
     pub(crate) marks: Marks,
     /// Pages evicted so far: the eviction clock.
@@ -155,6 +157,7 @@ impl<M: Machine> Shard<M> {
             count: [0; 9],
             hot_resident: 0,
             used: 0,
+            charged: 0,
             limit: 0,
             marks: Marks::for_limit(config.limit),
             evictions: 0,
@@ -269,7 +272,10 @@ impl<M: Machine> Shard<M> {
         if new.state() == State::Resident && new.hot() {
             self.hot_resident += 1;
         }
-        self.table.set(page, new);
+        if !self.table.set(page, new) {
+            self.fail(Fatal::Internal("no memory for the state of a block"));
+        }
+        self.charge_blocks();
     }
 
     /// Takes one step of the transition table; a step that is not in it stops the shard.
@@ -525,15 +531,12 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Counts the metadata of new blocks against the limit.
-    pub(crate) fn charge_blocks(&mut self, blocks: u64) {
-        self.used += blocks * META_PAGES;
-    }
-
-    /// Drops the metadata of a block without managed pages.
-    pub(crate) fn retire_block(&mut self, block: ream_page::Block) {
-        if self.table.retire(block) {
-            self.used = self.used.saturating_sub(META_PAGES);
+    /// Counts the metadata of blocks, new and retired ones, against the limit.
+    pub(crate) fn charge_blocks(&mut self) {
+        let blocks = self.table.blocks();
+        if blocks != self.charged {
+            self.used = (self.used + blocks * META_PAGES).saturating_sub(self.charged * META_PAGES);
+            self.charged = blocks;
         }
     }
 }

@@ -10,6 +10,9 @@ const LEVEL: usize = 1 << LEVEL_BITS;
 /// Blocks per allocation of metadata.
 const CHUNK: usize = 32;
 
+/// Entry of a block all of whose pages are managed and Zero: it needs no metadata.
+const ALL_ZERO: *mut Meta = core::ptr::without_provenance_mut(1);
+
 /// Everything known about the pages of one block.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -109,38 +112,60 @@ impl Table {
         }
     }
 
-    /// The block's metadata, if any of its pages is managed.
+    /// The block's metadata: none when no page of it is managed, or all are and are Zero.
     pub fn meta(&self, block: Block) -> Option<&Meta> {
-        // SAFETY: entries are null or point to a Meta in a chunk that is never freed; `&self` forbids writers.
-        unsafe { self.find(block).as_ref() }
+        match self.find(block) {
+            ALL_ZERO => None,
+            // SAFETY: other entries are null or point to a Meta in a chunk that is never freed; `&self` forbids writers.
+            meta => unsafe { meta.as_ref() },
+        }
     }
 
     /// The same, to change it.
     pub fn meta_mut(&mut self, block: Block) -> Option<&mut Meta> {
-        // SAFETY: as in `meta`; `&mut self` makes the access exclusive.
-        unsafe { self.find(block).as_mut() }
+        match self.find(block) {
+            ALL_ZERO => None,
+            // SAFETY: as in `meta`; `&mut self` makes the access exclusive.
+            meta => unsafe { meta.as_mut() },
+        }
+    }
+
+    /// Whether all pages of the block are managed and Zero, without metadata.
+    pub fn all_zero(&self, block: Block) -> bool {
+        self.find(block) == ALL_ZERO
+    }
+
+    fn set_entry(&mut self, block: Block, meta: *mut Meta) -> Result<(), Errno> {
+        let high = (block.0 >> LEVEL_BITS) as usize;
+        let low = (block.0 & (LEVEL as u64 - 1)) as usize;
+        let leaf = self.top.get_mut(high).ok_or(Errno(22))?;
+        if *leaf == 0 {
+            *leaf = MapSlice::<usize>::new(LEVEL)?.leak().as_mut_ptr() as usize;
+        }
+        // SAFETY: a leaf holds LEVEL pointers and is never freed; low < LEVEL; `&mut self` makes the access exclusive.
+        unsafe { *(*leaf as *mut *mut Meta).add(low) = meta };
+        Ok(())
     }
 
     fn meta_or_new(&mut self, block: Block) -> Result<&mut Meta, Errno> {
-        if self.find(block).is_null() {
-            let high = (block.0 >> LEVEL_BITS) as usize;
-            let low = (block.0 & (LEVEL as u64 - 1)) as usize;
+        let entry = self.find(block);
+        if entry.is_null() || entry == ALL_ZERO {
             if self.free.is_null() {
                 self.grow()?;
             }
-            let leaf = self.top.get_mut(high).ok_or(Errno(22))?;
-            if *leaf == 0 {
-                *leaf = MapSlice::<usize>::new(LEVEL)?.leak().as_mut_ptr() as usize;
-            }
             let meta = self.free;
-            // SAFETY: `grow` left a valid, unused Meta at the head of the free list; the leaf holds LEVEL pointers and
-            // low < LEVEL; `&mut self` makes both accesses exclusive.
+            self.set_entry(block, meta)?;
+            // SAFETY: `grow` left a valid, unused Meta at the head of the free list; `&mut self` makes the access
+            // exclusive.
             unsafe {
                 self.free = (*meta).next_free;
                 (*meta).next_free = core::ptr::null_mut();
                 (*meta).block = block.0;
                 (*meta).flags = IN_USE;
-                *(*leaf as *mut *mut Meta).add(low) = meta;
+                if entry == ALL_ZERO {
+                    (*meta).words = [zero_word(); BLOCK_PAGES as usize];
+                    (*meta).managed = BLOCK_PAGES;
+                }
             }
             self.blocks += 1;
         }
@@ -166,12 +191,22 @@ impl Table {
     pub fn word(&self, page: Page) -> Word {
         match self.meta(page.block()) {
             Some(meta) => Word(meta.words.get(page.in_block()).copied().unwrap_or(0)),
+            None if self.all_zero(page.block()) => Word(zero_word()),
             None => Word(0),
         }
     }
 
-    /// Sets the word of a page in a block that has metadata, and keeps the counts.
-    pub fn set(&mut self, page: Page, word: Word) {
+    /// Sets the word of a page in a block that was prepared, and keeps the counts. Returns false when there was no
+    /// memory for the block's metadata.
+    pub fn set(&mut self, page: Page, word: Word) -> bool {
+        if self.all_zero(page.block()) && self.meta_or_new(page.block()).is_err() {
+            return false;
+        }
+        self.set_known(page, word);
+        true
+    }
+
+    fn set_known(&mut self, page: Page, word: Word) {
         use ream_page::State;
         let Some(meta) = self.meta_mut(page.block()) else { return };
         let Some(place) = meta.words.get_mut(page.in_block()) else { return };
@@ -195,19 +230,37 @@ impl Table {
         }
     }
 
-    /// Makes sure that metadata exists for every block of the run. Returns how many blocks are new.
-    pub fn prepare(&mut self, run: Run) -> Result<u64, Errno> {
-        let before = self.blocks;
-        for (block, _) in blocks(run) {
+    /// Makes the unmanaged pages of a run managed and Zero. Whole blocks cost nothing until a page of them is used.
+    pub fn prepare(&mut self, run: Run) -> Result<(), Errno> {
+        for (block, part) in blocks(run) {
+            if part.pages == BLOCK_PAGES as u64 && self.find(block).is_null() {
+                self.set_entry(block, ALL_ZERO)?;
+                continue;
+            }
+            if self.all_zero(block) {
+                continue;
+            }
             self.meta_or_new(block)?;
+            for page in pages(part) {
+                if self.word(page).0 == 0 {
+                    self.set_known(page, Word(zero_word()));
+                }
+            }
         }
-        Ok(self.blocks - before)
+        Ok(())
+    }
+
+    /// A block whose pages are all Zero, without metadata, is no longer managed.
+    pub fn forget_all_zero(&mut self, block: Block) {
+        if self.all_zero(block) {
+            let _ = self.set_entry(block, core::ptr::null_mut());
+        }
     }
 
     /// Drops the metadata of a block none of whose pages is managed. Returns whether it did.
     pub fn retire(&mut self, block: Block) -> bool {
         let meta = self.find(block);
-        if meta.is_null() {
+        if meta.is_null() || meta == ALL_ZERO {
             return false;
         }
         // SAFETY: `meta` is a live entry of the table and `&mut self` makes the access exclusive; the leaf exists
@@ -227,6 +280,14 @@ impl Table {
         }
         self.blocks -= 1;
         true
+    }
+}
+
+/// The word of a page that is managed and Zero.
+const fn zero_word() -> u64 {
+    match Word(0).step(ream_page::Step::Manage) {
+        Some(word) => word.0,
+        None => 0,
     }
 }
 
@@ -266,10 +327,12 @@ mod tests {
     fn counts_follow_the_words() {
         let mut table = Table::new().unwrap();
         let run = Run { start: Page(510), pages: 4 };
-        assert_eq!(table.prepare(run).unwrap(), 2);
-        assert_eq!(table.prepare(run).unwrap(), 0);
+        table.prepare(run).unwrap();
+        table.prepare(run).unwrap();
+        assert_eq!(table.blocks(), 2);
         for page in pages(run) {
-            table.set(page, Word(0).step(Step::Found).unwrap());
+            assert_eq!(table.word(page).state(), State::Zero);
+            table.set(page, table.word(page).step(Step::Fill).unwrap());
         }
         assert_eq!(table.meta(Block(0)).unwrap().resident(), 2);
         assert_eq!(table.word(Page(513)).state(), State::Resident);
@@ -283,5 +346,20 @@ mod tests {
         let mut seen = 0;
         table.each_words_mut(|_| seen += 1);
         assert_eq!(seen, 0);
+    }
+
+    #[test]
+    fn whole_blocks_cost_nothing_until_used() {
+        let mut table = Table::new().unwrap();
+        table.prepare(Run { start: Page(512 * 8), pages: 512 << 19 }).unwrap();
+        assert_eq!(table.blocks(), 0);
+        let page = Page(512 * 100 + 7);
+        assert_eq!(table.word(page).state(), State::Zero);
+        table.set(page, table.word(page).step(Step::Fill).unwrap());
+        assert_eq!(table.blocks(), 1);
+        assert_eq!(table.word(page).state(), State::Resident);
+        assert_eq!(table.word(page.plus(1)).state(), State::Zero);
+        table.forget_all_zero(Block(101));
+        assert_eq!(table.word(Page(512 * 101)).state(), State::Unmanaged);
     }
 }

@@ -33,3 +33,12 @@ fn what_a_program_may_not_survive() {
 fn a_simple_life() {
     play(1, &[Op::Map(0, 3000), Op::Walk(0, 0, 3000, 1, true), Op::Walk(0, 0, 3000, 1, false)]);
 }
+
+#[test]
+fn mappings_move_while_their_pages_are_written_back() {
+    for seed in 1..30 {
+        let life = [Op::Walk(0, 0, 2000, 1, true), Op::Threads(0, 0, 2000, 12, 60, 5), Op::Remap(0, 1)];
+        let later = [Op::Walk(1, 0, 2000, 1, true), Op::Turns(50), Op::Threads(1, 0, 2000, 12, 60, 6), Op::Remap(1, 0)];
+        play(seed, &[&[Op::Rough(3), Op::Map(0, 2000)][..], &life, &later, &life, &later].concat());
+    }
+}

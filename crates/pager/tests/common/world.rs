@@ -17,6 +17,9 @@ const THREAD: u32 = 1;
 /// Most pages that cannot be moved at a time; they must fit every budget with room to spare.
 const UNMOVABLE: usize = 64;
 
+/// Most turns in a row that may ask for another one while nothing is under way.
+const RESTLESS: u32 = 2000;
+
 /// One page of an area.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -36,8 +39,8 @@ pub struct World {
     /// Most memory that may be in use: the budget, or less and less of what it was before the budget shrank.
     allowed: u64,
     forks: u8,
-    /// Nothing ever failed: frames are populated where the pager thinks so.
-    calm: bool,
+    /// Turns in a row that asked for another one although nothing is under way.
+    restless: u32,
     /// A cause to stop has been put there.
     may_stop: bool,
     may_be_corrupt: bool,
@@ -76,7 +79,7 @@ impl World {
             stiff: Vec::new(),
             allowed: limit,
             forks: 0,
-            calm: true,
+            restless: 0,
             may_stop: false,
             may_be_corrupt: false,
         }
@@ -164,6 +167,13 @@ impl World {
         while let Some(page) = self.pins.pop() {
             self.machine().unpin(page);
         }
+        for page in std::mem::take(&mut self.stiff) {
+            if *self.place(page) != Place::Unmapped {
+                self.machine().protect(Run { start: page, pages: 1 }, true);
+                self.machine().lock(Run { start: page, pages: 1 }, false);
+            }
+        }
+        self.squeeze();
         for area in 0..AREAS as u8 {
             self.walk(area, 0, self.areas[area as usize].len() as u16, 1, false);
         }
@@ -185,10 +195,27 @@ impl World {
             assert_eq!(self.shard.count(state), 0, "pages left over in state {state:?}");
         }
         assert_eq!(self.shard.slots_in_use(), 0, "slots left over");
-        let populated = self.machine().populated_frames() as u64;
-        let used = self.shard.used();
-        assert!(used >= populated, "{populated} populated frames left over, {used} known to the pager");
-        assert!(used == populated || !self.calm, "{used} pages thought to be in use, {populated} populated frames");
+        self.shard.set_limit(0);
+        self.shard.work();
+        assert_eq!((self.shard.used(), self.machine().populated_frames()), (0, 0), "frames or metadata left over");
+    }
+
+    /// Nothing keeps its memory when the budget shrinks to almost nothing.
+    fn squeeze(&mut self) {
+        let limit = META * self.managed_blocks() + 300;
+        self.shard.set_limit(limit);
+        self.allow();
+        for _ in 0..20_000 {
+            self.turn();
+            if self.shard.used() <= limit || self.shard.fatal().is_some() || self.shard.machine().store_is_full() {
+                return;
+            }
+            if self.shard.machine().in_flight() == 0 && self.shard.machine().anyone_sleeps() {
+                self.take_events(Wait::Micros(50));
+            }
+        }
+        let (used, count) = (self.shard.used(), [2, 6, 7, 8].map(|s| (state(s), self.shard.count(state(s)))));
+        panic!("{used} pages used, {limit} the budget, {count:?}\n{}", self.shard.machine().dump());
     }
 
     /// Turns until nothing is in flight and nobody sleeps.
@@ -199,7 +226,8 @@ impl World {
             }
             self.turn();
             let machine = self.shard.machine();
-            if machine.in_flight() == 0 && !machine.anyone_sleeps() && self.shard.waiting() == 0 {
+            let idle = machine.in_flight() == 0 && !machine.anyone_sleeps() && self.shard.waiting() == 0;
+            if idle && self.restless == 0 {
                 return;
             }
         }
@@ -219,6 +247,11 @@ impl World {
         }
         let more = self.shard.work();
         self.check();
+        let idle = self.shard.machine().in_flight() == 0 && !self.shard.machine().anyone_sleeps();
+        self.restless = if more && idle { self.restless + 1 } else { 0 };
+        if self.restless > RESTLESS {
+            panic!("the pager finds no rest\n{}", self.shard.machine().dump());
+        }
         let wait = match (more, self.shard.waiting()) {
             (true, _) => Wait::No,
             (false, 0) => Wait::Forever,
@@ -517,7 +550,6 @@ impl World {
     fn rough(&mut self, level: u8) {
         let rough = Script { patience_calls: 300_000, ..Script::rough() };
         self.may_stop |= level >= 4;
-        self.calm &= level == 0;
         self.machine().script = match level {
             0 => Script { patience_calls: 300_000, ..Script::calm() },
             1 => rough,

@@ -15,7 +15,7 @@ pub(super) const STACK: usize = 512 * 1024;
 /// Fastest that a program can touch memory for the first time, in pages a microsecond: 20 GB/s.
 const TOUCH_RATE: u64 = 5;
 /// Shortest and longest sleep, microseconds.
-const SHORTEST: u64 = 500;
+const SHORTEST: u64 = 200;
 const LONGEST: u64 = 50_000;
 
 /// Starts the thread. Called with signals blocked, by whoever found that the ledger cannot grant what is reserved.
@@ -48,8 +48,7 @@ fn until_full() {
         }
         let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { break };
         let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
-        // An eighth is left for what is touched before the registration takes hold.
-        let engage = limit - limit / 8;
+        let engage = limit - margin(limit);
         if ENGINE.reserved.load(SeqCst) <= engage {
             futex::wait(&ENGINE.nudge, seen, Some(1_000_000), Scope::Private);
             continue;
@@ -77,6 +76,13 @@ fn until_full() {
     if let Ok(statm) = statm {
         file::close(statm);
     }
+}
+
+/// What is left for pages touched before the registration takes hold: an eighth, more of a small budget, which a
+/// program outruns while the watcher waits for a processor.
+fn margin(limit: u64) -> u64 {
+    const SMALL: u64 = 16 * 1024;
+    (limit / 8).max((limit / 3).min(SMALL))
 }
 
 /// Anonymous pages of the whole process: an upper bound for the managed ones, for the price of one read.
