@@ -273,6 +273,12 @@ impl FakeMachine {
         self.stores[0].borrow().used()
     }
 
+    /// Whether not one more slot can be claimed.
+    pub fn store_is_full(&self) -> bool {
+        let disk = self.stores[0].borrow();
+        disk.used() >= disk.capacity
+    }
+
     /// Changes how many slots the store has space for; what is claimed stays.
     pub fn set_store_slots(&mut self, slots: u32) {
         self.stores[0].borrow_mut().capacity = slots;
