@@ -237,6 +237,7 @@ fn child_main(_: *mut ()) -> ! {
             *place = (StoreId(index as u8 + 1), *fd);
         }
     }
+    pager::place();
     // SAFETY: see `Ancestors`; the program waits for READY.
     unsafe { *ANCESTORS.0.get() = (fds, count) };
     // The parent's own store is the last: the nearest ancestor has the highest number.

@@ -11,6 +11,7 @@ use ream_stats::{Process, Session};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd};
 use ream_sys::memory::{self, Advice, Protection};
+use ream_sys::uffd::Access;
 use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Wait, process};
 
 /// The one shard of the process, in memory that a forked child inherits.
@@ -122,7 +123,7 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
     STORE.store(store.fd.0 as u32, SeqCst);
     THREAD.store(process::thread_id(), SeqCst);
     let frames = session.ledger().total_pages().next_multiple_of(512).min(1 << 30) as u32;
-    let config = LinuxConfig {
+    let config = |move_pages, uring| LinuxConfig {
         small_frames: frames,
         huge_blocks: frames / 512,
         store: store.fd,
@@ -130,10 +131,40 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
         key: unsafe { &*key },
         io_limit: IO_LIMIT,
         user_only: false,
-        move_pages: true,
-        uring: true,
+        move_pages,
+        uring,
     };
-    LinuxMachine::new(&config).map_err(|setup| Failure { what: setup.what, errno: setup.errno })
+    let moves: &[bool] = match session.config().engine() {
+        ream_stats::Engine::Auto => &[true, false],
+        ream_stats::Engine::Move => &[true],
+        ream_stats::Engine::Copy => &[false],
+        ream_stats::Engine::UserMode => &[],
+    };
+    let rings: &[bool] = match session.config().io() {
+        ream_stats::Io::Auto => &[true, false],
+        ream_stats::Io::Uring => &[true],
+        ream_stats::Io::Threads => &[false],
+    };
+    // Best first; the first failure is the one to tell.
+    let mut first = Failure { what: "finding an engine for ordinary users", errno: Errno(38) };
+    let mut tried = false;
+    for move_pages in moves {
+        for uring in rings {
+            match LinuxMachine::new(&config(*move_pages, *uring)) {
+                Ok(machine) if machine.access() == Access::UserOnly => {
+                    // There the kernel's own accesses to absent pages fail, and system calls with them.
+                    return Err(Failure { what: "obtaining a full userfaultfd", errno: Errno(1) });
+                }
+                Ok(machine) => return Ok(machine),
+                Err(setup) if !tried => {
+                    tried = true;
+                    first = Failure { what: setup.what, errno: setup.errno };
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    Err(first)
 }
 
 /// Most slots of this process's store: the session's limit, else what the file system can spare.
@@ -146,6 +177,26 @@ pub(super) fn slots(session: &Session) -> u32 {
         }
     }
     (bytes / 4096).clamp(512, SLOTS) as u32
+}
+
+/// Keeps the calling thread to the processors that the session wants pagers on.
+pub(super) fn place() {
+    let Some(session) = ENGINE.session() else { return };
+    let mut wanted: Option<process::Processors> = None;
+    for (index, word) in session.config().pager_cpus.iter().enumerate() {
+        for bit in (0..64).filter(|bit| word >> bit & 1 != 0) {
+            let number = index as u32 * 64 + bit;
+            match &mut wanted {
+                Some(set) => set.add(number),
+                None => wanted = Some(process::Processors::only(number)),
+            }
+        }
+    }
+    if let Some(set) = wanted {
+        if process::set_processors(&set).is_err() {
+            tell(format_args!("--pager-cpus names no processor that this process may use; the pager runs on any"));
+        }
+    }
 }
 
 /// Serves for ever.

@@ -33,6 +33,7 @@ pub fn start() {
 fn main(_: *mut ()) -> ! {
     // The copies of the program's descriptors must not keep its pipes open.
     let _ = file::close_all_but(&mut []);
+    pager::place();
     until_full();
     pager::engage_and_run()
 }
