@@ -7,8 +7,9 @@ use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step, StoreId};
 use ream_policy::{Queue, replacement};
 use ream_sys::{Machine, Stop};
 
-/// Pages that one turn may move out or compare, so that faults never wait long for the pager.
+/// Pages that one turn may move out or compare, so that faults never wait long for the pager; fewer while threads wait.
 const TURN: u32 = 1024;
+const SHORT_TURN: u32 = 128;
 /// Pages that a write gathers: 256 KiB at least while there is no hurry, 512 KiB of scattered frames at most.
 const CLUSTER: u64 = 64;
 const LARGEST_CLUSTER: usize = 128;
@@ -20,7 +21,8 @@ const IN_PLACE: usize = 16;
 impl<M: Machine> Shard<M> {
     /// One turn of eviction. Returns whether there is more to do at once.
     pub(crate) fn balance(&mut self) -> bool {
-        let mut budget = TURN;
+        let turn = if self.threads_waiting() > 0 { SHORT_TURN } else { TURN };
+        let mut budget = turn;
         if self.used > self.limit {
             self.make_room(0, false);
         }
@@ -44,7 +46,7 @@ impl<M: Machine> Shard<M> {
             while self.dirty_pages > 0 && self.flush() {}
         }
         // Move more out while the stage is not full.
-        budget = TURN;
+        budget = turn;
         let mut tries = 64;
         while self.ready() + self.count(State::Cooling) < self.marks.high + self.marks.cooling {
             if budget == 0 || tries == 0 {

@@ -87,6 +87,7 @@ impl<M: Machine> Shard<M> {
             op.parts[0] = (frame.0, pages);
         }
         self.counters.reads.add_alone(1);
+        self.started = true;
         self.machine.read(tag, store, slot, frame, pages);
     }
 

@@ -125,6 +125,8 @@ pub struct Shard<M: Machine> {
     pub(crate) forked: bool,
     /// Pages under read that some thread waits for.
     pub(crate) wanted: u64,
+    /// Reads were started that the machine has not been told to submit.
+    pub(crate) started: bool,
     pub(crate) unsharing: Option<(u32, Run)>,
     pub(crate) unshared: Run,
     pub(crate) fatal: Option<Fatal>,
@@ -172,6 +174,7 @@ impl<M: Machine> Shard<M> {
             quiet: false,
             forked: false,
             wanted: 0,
+            started: false,
             unsharing: None,
             unshared: Run { start: Page(0), pages: 0 },
             fatal: None,
@@ -225,6 +228,11 @@ impl<M: Machine> Shard<M> {
     /// Pages that threads wait for now.
     pub fn threads_waiting(&self) -> u64 {
         self.wanted + self.pending_len as u64
+    }
+
+    /// Whether reads were started since the last call, which the next poll submits.
+    pub fn take_started(&mut self) -> bool {
+        core::mem::take(&mut self.started)
     }
 
     /// Adds to the time that threads waited: so many of them for so many microseconds.

@@ -251,10 +251,23 @@ impl Pager {
             (false, false, true) => Wait::Micros(IDLE),
             (false, false, false) => Wait::Micros(HOUSEKEEPING),
         };
+        self.listen(wait);
+        // Reads go out before anything is tidied up: the device works meanwhile.
+        while self.shard.take_started() {
+            self.listen(Wait::No);
+        }
+        if self.last_look - self.last_housekeeping > HOUSEKEEPING {
+            self.last_housekeeping = self.last_look;
+            self.keep_house();
+        }
+    }
+
+    /// Submits what was started, sleeps as told, and serves what has happened.
+    fn listen(&mut self, wait: Wait) {
         let waiting = self.shard.threads_waiting();
         self.events.clear();
         self.shard.machine_mut().poll(wait, &mut self.events);
-        let now = process::now_us();
+        let now = self.shard.machine_mut().now_us();
         self.shard.count_waiting(waiting, now.saturating_sub(self.last_look));
         self.last_look = now;
         let mut index = 0;
@@ -268,10 +281,6 @@ impl Pager {
                     self.foreign(page);
                 }
             }
-        }
-        if now - self.last_housekeeping > HOUSEKEEPING {
-            self.last_housekeeping = now;
-            self.keep_house();
         }
     }
 
