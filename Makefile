@@ -50,10 +50,11 @@ check:
 
 lint:
 	$(CARGO) clippy --workspace --exclude ream-runtime --all-targets -- --deny warnings
-	$(CARGO) clippy --package ream-runtime -- --deny warnings
+	$(CARGO) clippy --package ream-runtime --all-targets -- --deny warnings
 
 test:
 	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-tests
+	$(CARGO) test --package ream-runtime
 
 blackbox:
 	$(CARGO) test --package ream-tests
