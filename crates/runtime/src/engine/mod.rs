@@ -227,12 +227,16 @@ pub fn is_managed(page: Page) -> bool {
     ENGINE.reserved.load(SeqCst) > 0 && masked(|| ENGINE.regions.lock().contains(page))
 }
 
-/// The first managed range that ends after the beginning of `page`.
+/// The first managed range at or after `page`, cut so that it does not begin before it.
 pub fn next_managed(page: Page) -> Option<Run> {
     if ENGINE.reserved.load(SeqCst) == 0 {
         return None;
     }
-    masked(|| ENGINE.regions.lock().next_from(page).map(|(run, _)| run))
+    masked(|| {
+        let (run, _) = ENGINE.regions.lock().next_from(page)?;
+        let start = Page(run.start.0.max(page.0));
+        Some(Run { start, pages: run.end().0 - start.0 })
+    })
 }
 
 /// Whether memory is being paged.
