@@ -409,6 +409,11 @@ impl<M: Machine> Shard<M> {
 
     /// Something is mapped where a frame was to go: the program's own newer content, which counts.
     fn found_mapped(&mut self, frame: Frame, page: Page) {
+        if self.table.word(page).state() == State::Zero {
+            // A discard that we were told of has not been carried out yet: the page is about to go.
+            self.free_frames(frame, 1);
+            return;
+        }
         let step = self.install_step(frame, page);
         let in_flight = self.frames.info(frame).slot_in_flight();
         self.step(page, step);

@@ -42,9 +42,17 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { what, errno }
 }
 
-/// Engages, on the watcher's thread, and stays.
-pub(super) fn engage_and_run() -> ! {
-    match engage() {
+/// The watcher's thread and, from its engagement on, the pager's. Everything is made ready before it watches, so that
+/// engaging is only a matter of registering: the program touches memory meanwhile.
+pub(super) fn watch_and_run() -> ! {
+    // It looks briefly and must not be late: ahead of others while it watches, one of them once it pages.
+    process::hurry(true);
+    let outcome = prepare().and_then(|()| {
+        super::watch::until_full();
+        engage()
+    });
+    process::hurry(false);
+    match outcome {
         Ok(()) => run(),
         Err(failure) => {
             complain(&failure);
@@ -61,8 +69,8 @@ pub(super) fn complain(failure: &Failure) {
     ));
 }
 
-/// A shard of this process with its own store, not yet put to use.
-fn engage() -> Result<(), Failure> {
+/// Makes a shard of this process with its own store, which manages nothing yet.
+fn prepare() -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let key = match KEY.load(SeqCst) {
@@ -72,16 +80,13 @@ fn engage() -> Result<(), Failure> {
     KEY.store(key.cast_mut(), SeqCst);
     let machine = machine(session, key)?;
     let total = session.ledger().total_pages();
-    // All that the ledger has; other processes get their share when they ask.
-    entry.acquire(session.ledger(), total);
     let fetch = match session.config().fetch() {
         ream_stats::Fetch::Auto => Fetch::Auto,
         ream_stats::Fetch::Lazy => Fetch::Lazy,
         ream_stats::Fetch::Aggressive => Fetch::Aggressive,
     };
     let config = Config { limit: total, slots: slots(session), fetch };
-    let mut shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
-    shard.set_limit(entry.held_pages());
+    let shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
     let place = memory::map(size_of::<Shard<LinuxMachine>>(), 4096, Protection::ReadWrite)
         .map_err(failed("mapping the pager's state"))?
         .cast::<Shard<LinuxMachine>>();
@@ -93,7 +98,18 @@ fn engage() -> Result<(), Failure> {
     };
     SHARD.store(place.as_ptr(), SeqCst);
     let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
-    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
+    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))
+}
+
+/// Takes the managed ranges over.
+fn engage() -> Result<(), Failure> {
+    let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    // SAFETY: set by `prepare` on this thread, and used by no other.
+    let shard = unsafe { &mut *SHARD.load(SeqCst) };
+    // All that the ledger has; other processes get their share when they ask.
+    entry.acquire(session.ledger(), session.ledger().total_pages());
+    shard.set_limit(entry.held_pages());
     let regions = ENGINE.regions.lock();
     regions.each(&mut |run| {
         // SAFETY: managed memory must not be inherited by a raw fork, where absent pages would read as zeros.
@@ -108,6 +124,7 @@ fn engage() -> Result<(), Failure> {
     if used > entry.held_pages() {
         entry.overdraw(session.ledger(), used - entry.held_pages());
     }
+    // The limit stays what was granted: the rest is evicted, and given back as it goes.
     entry.set_engaged(session.ledger(), true);
     entry.counters.engagements.add(1);
     ENGINE.set_phase(Phase::Engaged);
@@ -402,12 +419,13 @@ fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     let held = entry.held_pages();
     let fair = ledger.total_pages() / (ledger.engaged() as u64).max(1);
     let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
-    if ledger.free_pages() < 0 || ledger.starving() > 0 && held > fair {
-        // Down towards the fair part, in steps, as far as memory has become free.
-        let step = (held - fair.min(held)).min((held / 8).max(256));
-        shard.set_limit(held - step);
-        let spare = held.saturating_sub(shard.used().max(held - step));
-        entry.give_back(ledger, spare);
+    let overdrawn = ledger.free_pages().min(0).unsigned_abs();
+    if overdrawn > 0 && held > fair || ledger.starving() > 0 && held > fair {
+        // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
+        let step = overdrawn.max(held / 8).max(256).min(held - fair);
+        let limit = shard.limit().min(held - step);
+        shard.set_limit(limit);
+        entry.give_back(ledger, held.saturating_sub(shard.used().max(limit)));
         entry.set_starving(ledger, false);
     } else if pressed && ledger.free_pages() > 0 {
         let free = ledger.free_pages() as u64;

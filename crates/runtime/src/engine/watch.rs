@@ -34,12 +34,11 @@ fn main(_: *mut ()) -> ! {
     // The copies of the program's descriptors must not keep its pipes open.
     let _ = file::close_all_but(&mut []);
     pager::place();
-    until_full();
-    pager::engage_and_run()
+    pager::watch_and_run()
 }
 
 /// Returns when the managed memory in RAM comes near what the ledger has for this process.
-fn until_full() {
+pub(super) fn until_full() {
     let Ok(mut pagemap) = Pagemap::open() else { return };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
     loop {
@@ -83,7 +82,7 @@ fn until_full() {
 /// program outruns while the watcher waits for a processor.
 fn margin(limit: u64) -> u64 {
     const SMALL: u64 = 16 * 1024;
-    (limit / 8).max((limit / 3).min(SMALL))
+    (limit / 8).max((limit / 2).min(SMALL))
 }
 
 /// Anonymous pages of the whole process: an upper bound for the managed ones, for the price of one read.
