@@ -53,8 +53,9 @@ pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
         show_size(place.limit),
         library.display(),
     ));
-    let session =
-        start_session(&config).map_err(|(what, error)| Failure::new(format!("session: {what}: {}", reason(&error))))?;
+    let session = start_session(&config).map_err(|(what, error)| {
+        Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
+    })?;
 
     let preload = library::preload(&library, variable("LD_PRELOAD").as_deref());
     let ours = [(OsString::from("LD_PRELOAD"), preload), (OsString::from("REAM_SESSION"), session.into())];
