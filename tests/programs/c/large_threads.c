@@ -88,9 +88,12 @@ static void *work(void *argument_)
 	for (size_t k = 0; k < share; k++)
 		change(next_random(&random) % share * THREADS + me);
 	pthread_barrier_wait(&barrier);
-	/* The main thread forks somewhere in here. */
-	while (!atomic_load(&stop_writing))
+	/* The main thread forks somewhere in here; the pauses leave the disk to parent and child. */
+	for (unsigned k = 1; !atomic_load(&stop_writing); k++) {
 		change(next_random(&random) % share * THREADS + me);
+		if (k % 4 == 0)
+			usleep(4000);
+	}
 	return NULL;
 }
 
