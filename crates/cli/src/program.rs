@@ -25,7 +25,7 @@ pub fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         let file = directory.join(name);
         match usable(&file) {
             Ok(()) if !name.is_empty() => return Ok(file),
-            // A directory that may not be searched has nothing to offer; a program that may not be executed may be meant.
+            // A directory that may not be searched offers nothing; a program that may not be executed may be meant.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && file.exists() => {
                 denied.get_or_insert((file, error));
             }

@@ -73,9 +73,9 @@ pub const COMMANDS: &[Command] = &[
         name: "run",
         usage: "[OPTION]... [--] PROGRAM [ARGUMENT]...",
         help: "run a program within a memory budget",
-        long: "Runs PROGRAM, unmodified, so that its data take at most the given amount of RAM. What does not fit lives \
-               in a store, an unlinked file in a directory on a local disk, and comes and goes at the speed of that disk. While \
-               everything fits, nothing is paged and nothing is slower.\n\n\
+        long: "Runs PROGRAM, unmodified, so that its data take at most the given amount of RAM. What does not fit \
+               lives in a store, an unlinked file in a directory on a local disk, and comes and goes at the speed of \
+               that disk. While everything fits, nothing is paged and nothing is slower.\n\n\
                ream becomes the program: process number, terminal, signals and exit status are the program's own. \
                Processes that it starts belong to the same session and share its budget.\n\n\
                PROGRAM must be a dynamically linked program of the system's own C library. A script is run by its \
@@ -86,9 +86,10 @@ pub const COMMANDS: &[Command] = &[
         name: "doctor",
         usage: "[OPTION]...",
         help: "say what this machine offers, and how to mend what it lacks",
-        long: "Looks at the kernel, at userfaultfd, io_uring, large pages, limits, the cgroup and the places for a store, \
-               whose speed it measures, and says which engine a run would get and why. Every line has a verdict, and \
-               where something is missing one command that mends it. Needs no privileges and changes nothing.\n\n\
+        long: "Looks at the kernel, at userfaultfd, io_uring, large pages, limits, the cgroup and the places for a \
+               store, whose speed it measures, and says which engine a run would get and why. Every line has a \
+               verdict, and where something is missing one command that mends it. Needs no privileges and changes \
+               nothing.\n\n\
                The exit status is 0 when a run can page, and 1 when it cannot.",
         words: &[],
     },
@@ -96,10 +97,11 @@ pub const COMMANDS: &[Command] = &[
         name: "bench",
         usage: "paging|fits|malloc [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
-        long: "paging: sequential, strided, random and skewed access to four times the budget, in turns with direct I/O on \
-               the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that fit the budget, \
-               with and without Ream. malloc: small blocks, with and without Ream. `ream bench --help` lists the options. \
-               The exit status is 0 when every requirement was met, and 1 when one was not.",
+        long: "paging: sequential, strided, random and skewed access to four times the budget, in turns with direct \
+               I/O on the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that \
+               fit the budget, with and without Ream. malloc: small blocks, with and without Ream. `ream bench \
+               --help` lists the options. The exit status is 0 when every requirement was met, and 1 when one was \
+               not.",
         words: &["paging", "fits", "malloc"],
     },
     Command {
@@ -151,10 +153,10 @@ pub const OPTIONS: &[Spec] = &[
         value: "SIZE|PERCENT%|auto",
         default: "auto",
         help: "RAM that the program's data may take",
-        long: "RAM that the data of all processes of the session may take together. A size such as 512M, 1.5G or 1GiB; a \
-               percentage of the machine's RAM or of the cgroup's limit, whichever is smaller; or auto, which is 90 % of the \
-               smaller of the cgroup's limit and the RAM that is available now. Never more than the cgroup's limit less \
-               64 MiB. Stacks, program code and files do not count.",
+        long: "RAM that the data of all processes of the session may take together. A size such as 512M, 1.5G or \
+               1GiB; a percentage of the machine's RAM or of the cgroup's limit, whichever is smaller; or auto, \
+               which is 90 % of the smaller of the cgroup's limit and the RAM that is available now. Never more than \
+               the cgroup's limit less 64 MiB. Stacks, program code and files do not count.",
         variable: "REAM_MEMORY",
         in_file: true,
         ..PLAIN
@@ -165,10 +167,10 @@ pub const OPTIONS: &[Spec] = &[
         kind: Kind::Directories,
         value: "DIRECTORY",
         help: "where pages go that do not fit; may be repeated",
-        long: "Directory on a local disk in which the store lies: a file without a name, readable by nobody else, that \
-               vanishes with the program. When given several times, the first that can be used is. By default the first of \
-               $SLURM_TMPDIR, $TMPDIR and /var/tmp that is on a disk (not in RAM) and has room. In the environment, colons \
-               separate directories; one that cannot be used is then passed over with a warning.",
+        long: "Directory on a local disk in which the store lies: a file without a name, readable by nobody else, \
+               that vanishes with the program. When given several times, the first that can be used is. By default \
+               the first of $SLURM_TMPDIR, $TMPDIR and /var/tmp that is on a disk (not in RAM) and has room. In the \
+               environment, colons separate directories; one that cannot be used is then passed over with a warning.",
         variable: "REAM_STORE",
         in_file: true,
         commands: &["run", "doctor"],
@@ -179,9 +181,10 @@ pub const OPTIONS: &[Spec] = &[
         kind: Kind::Size,
         value: "SIZE",
         help: "most that the store may take",
-        long: "Most that the stores of the session may take on disk. By default as much as leaves 10 % of the file system, \
-               and at least 10 GiB, free. Space is claimed as it is needed. When the store is full the program goes on \
-               within RAM as far as it can, and then stops with a message that says how much was needed.",
+        long: "Most that the stores of the session may take on disk. By default as much as leaves 10 % of the file \
+               system, and at least 10 GiB, free. Space is claimed as it is needed. When the store is full the \
+               program goes on within RAM as far as it can, and then stops with a message that says how much was \
+               needed.",
         variable: "REAM_STORE_LIMIT",
         in_file: true,
         ..PLAIN
@@ -203,8 +206,8 @@ pub const OPTIONS: &[Spec] = &[
         kind: Kind::OptionalFile,
         value: "FILE",
         help: "at the end, print what was done, or write it to FILE as JSON",
-        long: "When the session ends, prints a summary to standard error: budget, peak resident, peak managed, faults, \
-               bytes in and out, time waited, and so on. With =FILE it is written there instead, as JSON.",
+        long: "When the session ends, prints a summary to standard error: budget, peak resident, peak managed, \
+               faults, bytes in and out, time waited, and so on. With =FILE it is written there instead, as JSON.",
         variable: "REAM_SUMMARY",
         in_file: true,
         ..PLAIN
@@ -228,9 +231,9 @@ pub const OPTIONS: &[Spec] = &[
         default: "auto",
         help: "how pages come and go",
         long: "move: pages are moved in and out whole (full userfaultfd, Linux 6.8). copy: they are copied and \
-               write-protected (full userfaultfd, Linux 5.7). usermode: only blocks from the threshold are paged, which \
-               ordinary users may always do (Linux 5.11). auto: the first of these that the kernel allows. Any other than \
-               auto is meant strictly: if it is not to be had, the program is not started.",
+               write-protected (full userfaultfd, Linux 5.7). usermode: only blocks from the threshold are paged, \
+               which ordinary users may always do (Linux 5.11). auto: the first of these that the kernel allows. Any \
+               other than auto is meant strictly: if it is not to be had, the program is not started.",
         variable: "REAM_ENGINE",
         in_file: true,
         ..PLAIN
@@ -241,7 +244,8 @@ pub const OPTIONS: &[Spec] = &[
         value: "METHOD",
         default: "auto",
         help: "how the store is read and written",
-        long: "uring: io_uring. threads: a few threads with preadv2 and pwritev2. auto: io_uring where it is allowed.",
+        long: "uring: io_uring. threads: a few threads with preadv2 and pwritev2. auto: io_uring where it is \
+               allowed.",
         variable: "REAM_IO",
         in_file: true,
         ..PLAIN
@@ -252,8 +256,8 @@ pub const OPTIONS: &[Spec] = &[
         value: "AMOUNT",
         default: "auto",
         help: "how much to bring in at a touch",
-        long: "lazy: the extent touched and no more. aggressive: the rest of that allocation too, as far as the budget \
-               allows. auto: what the program's access pattern suggests, with read-ahead.",
+        long: "lazy: the extent touched and no more. aggressive: the rest of that allocation too, as far as the \
+               budget allows. auto: what the program's access pattern suggests, with read-ahead.",
         variable: "REAM_FETCH",
         in_file: true,
         ..PLAIN
@@ -261,8 +265,8 @@ pub const OPTIONS: &[Spec] = &[
     Spec {
         name: "no-exec-inherit",
         help: "programs that the program starts run without Ream",
-        long: "Programs that the program starts by exec run without Ream. By default they belong to the session and share \
-               its budget.",
+        long: "Programs that the program starts by exec run without Ream. By default they belong to the session and \
+               share its budget.",
         variable: "REAM_NO_EXEC_INHERIT",
         in_file: true,
         ..PLAIN
@@ -272,8 +276,8 @@ pub const OPTIONS: &[Spec] = &[
         kind: Kind::Processors,
         value: "LIST",
         help: "processors on which Ream's own threads may run",
-        long: "Processors on which Ream's own threads may run, such as 0-3,8. By default a pager runs where the thread that \
-               waits for it slept.",
+        long: "Processors on which Ream's own threads may run, such as 0-3,8. By default a pager runs where the \
+               thread that waits for it slept.",
         variable: "REAM_PAGER_CPUS",
         in_file: true,
         ..PLAIN

@@ -38,7 +38,7 @@ struct Probe {
 /// The engines, the one that a run prefers first.
 const BEST_FIRST: [&str; 3] = ["move", "copy", "usermode"];
 
-/// Why a run cannot have this engine (`auto`: any engine at all) or this way of reading and writing; `None` when it can.
+/// Why a run cannot have this engine (`auto`: any at all) or this way of reading and writing; `None` when it can.
 pub fn refuses(engine: &str, io: &str) -> Option<String> {
     Probe::ask().refuses(engine, io)
 }
@@ -191,8 +191,8 @@ fn words(error: Errno) -> String {
 /// The finding on userfaultfd, and how to get a better engine.
 fn userfaultfd(probe: &Probe) -> (Finding, String) {
     const NAME: &str = "userfaultfd";
-    let rule = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/60-userfaultfd.rules && sudo \
-                udevadm control --reload && sudo udevadm trigger --name-match=userfaultfd";
+    let rule = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/60-userfaultfd.rules && \
+                sudo udevadm control --reload && sudo udevadm trigger --name-match=userfaultfd";
     let sysctl = "sudo sysctl -w vm.unprivileged_userfaultfd=1";
     if probe.full.is_ok() {
         let why = match probe.unprivileged.as_deref() {
