@@ -6,7 +6,7 @@ use crate::heap::in_session;
 use crate::init;
 use crate::kernel::*;
 use crate::maps::{self, any_managed, managed_parts, valid};
-use crate::regions::Regions;
+use crate::regions::{Regions, rest};
 use core::sync::atomic::{AtomicBool, Ordering};
 use ream_page::{Page, Run};
 use ream_sys::Errno;
@@ -36,21 +36,15 @@ fn with_list<T>(work: impl FnOnce(&mut Regions<u8>) -> T) -> T {
 
 /// Adds or takes away a reason on one managed run; tells the engine of pages that get their first or lose their last.
 fn change(run: Run, reason: u8, on: bool) {
-    let mut from = run.start;
-    while from.0 < run.end().0 {
+    let mut left = run;
+    while left.pages > 0 {
         // The next stretch of pages with the same reasons.
-        let (part, before) = with_list(|list| {
-            let rest = Run { start: from, pages: run.end().0 - from.0 };
-            match list.next_from(from) {
-                Some((found, reasons)) if found.contains(from) => (found.and(rest), reasons),
-                Some((found, _)) => {
-                    let gap = Run { start: from, pages: found.start.0 - from.0 };
-                    (gap.and(rest), 0)
-                }
-                None => (rest, 0),
-            }
+        let (part, before) = with_list(|list| match list.first_in(left) {
+            Some((part, reasons)) if part.start == left.start => (part, reasons),
+            Some((part, _)) => (Run { start: left.start, pages: part.start.0 - left.start.0 }, 0),
+            None => (left, 0),
         });
-        from = part.end();
+        left = rest(run, part.end());
         let after = if on { before | reason } else { before & !reason };
         if after == before {
             continue;
@@ -79,13 +73,9 @@ pub fn forget(run: Run) {
 /// The run has moved, and kept its protection and its locks.
 pub fn moved(run: Run, to: Page) {
     with_list(|list| {
-        let mut from = run.start;
-        while let Some((found, reasons)) = list.next_from(from) {
-            let part = found.and(run);
-            if part.pages == 0 {
-                return;
-            }
-            from = part.end();
+        let mut left = run;
+        while let Some((part, reasons)) = list.first_in(left) {
+            left = rest(run, part.end());
             list.remove(part);
             let start = Page(to.0 + (part.start.0 - run.start.0));
             let _ = list.insert(Run { start, pages: part.pages }, reasons);
@@ -96,15 +86,12 @@ pub fn moved(run: Run, to: Page) {
 /// Whether the program has locked any page of the run.
 pub fn any_locked(run: Run) -> bool {
     with_list(|list| {
-        let mut from = run.start;
-        while let Some((found, reasons)) = list.next_from(from) {
-            if found.and(run).pages == 0 {
-                return false;
-            }
+        let mut left = run;
+        while let Some((part, reasons)) = list.first_in(left) {
             if reasons & LOCKED != 0 {
                 return true;
             }
-            from = found.end();
+            left = rest(run, part.end());
         }
         false
     })

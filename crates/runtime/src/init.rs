@@ -3,6 +3,7 @@
 
 use crate::{engine, fork, heap, identity, maps, say, statics};
 use core::ffi::{CStr, c_char, c_int};
+use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ream_stats::{Refused, Report, Session, Summary};
 use ream_sys::file::{self, Fd};
@@ -148,7 +149,7 @@ fn summarise(session: &Session) {
         Summary::Json => report.write_json(&mut text),
     };
     if config.summary() == Summary::Text {
-        say::write_all(Fd(2), text.as_bytes());
+        write_to_user(session, text.as_bytes());
         return;
     }
     let Some(path) = config.summary_path.as_c_str() else { return };
@@ -158,6 +159,23 @@ fn summarise(session: &Session) {
             file::close(fd);
         }
         Err(error) => say::tell(format_args!("the summary cannot be written: errno {}", error.0)),
+    }
+}
+
+/// Writes to the standard error that `ream run` had; the agent keeps it open. Our own may have been closed by now, as
+/// many programs do at exit, or be another file.
+fn write_to_user(session: &Session, text: &[u8]) {
+    let mut path = say::Line::<48>::new();
+    let _ = write!(path, "/proc/{}/fd/2\0", session.agent());
+    const WITHOUT_TERMINAL: u32 = 0o400;
+    let flags = file::flags::WRITE | file::flags::APPEND | WITHOUT_TERMINAL;
+    let path = CStr::from_bytes_until_nul(path.as_bytes()).ok();
+    match path.and_then(|path| file::open(path, flags, 0).ok()) {
+        Some(fd) => {
+            say::write_all(fd, text);
+            file::close(fd);
+        }
+        None => say::write_all(Fd(2), text),
     }
 }
 

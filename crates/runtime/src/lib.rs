@@ -7,7 +7,7 @@
 mod advice;
 mod blocks;
 mod engine;
-mod exports;
+pub mod exports;
 mod fork;
 mod heap;
 mod holds;
@@ -20,15 +20,13 @@ mod say;
 mod statics;
 
 /// Called by the dynamic linker; see `init`.
-#[cfg(not(test))]
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static START: extern "C" fn(core::ffi::c_int, *mut *mut core::ffi::c_char, *mut *mut core::ffi::c_char) = init::start;
 
 /// Called by the dynamic linker; see `init`.
-#[cfg(not(test))]
 #[used]
-#[unsafe(link_section = ".fini_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".fini_array"))]
 static END: extern "C" fn() = init::end;
 
 #[cfg(not(test))]

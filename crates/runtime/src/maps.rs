@@ -8,7 +8,7 @@ use crate::engine;
 use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
-use crate::regions::{Kind, Regions};
+use crate::regions::{Kind, Regions, rest};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{placing, relocate};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
@@ -63,14 +63,14 @@ pub fn valid(address: usize, bytes: usize) -> bool {
 
 /// Calls `each` for every managed part of a run.
 pub fn managed_parts(run: Run, mut each: impl FnMut(Run)) {
-    let mut from = run.start;
-    while let Some(found) = engine::next_managed(from) {
-        let part = found.and(run);
+    let mut left = run;
+    while let Some(found) = engine::next_managed(left.start) {
+        let part = found.and(left);
         if part.pages == 0 {
             return;
         }
         each(part);
-        from = part.end();
+        left = rest(run, part.end());
     }
 }
 
@@ -88,7 +88,7 @@ fn forget(run: Run) {
 
 /// Whether [`forget`] has anything to do.
 fn known(run: Run) -> bool {
-    any_managed(run) || RESERVED.lock().next_from(run.start).is_some_and(|(found, _)| found.and(run).pages > 0)
+    any_managed(run) || RESERVED.lock().first_in(run).is_some()
 }
 
 /// # Safety
@@ -202,19 +202,14 @@ fn admit(run: Run, open: bool) {
     }
 }
 
-/// Has open pieces managed when they have become large enough, or touch managed memory.
+/// Has an open piece managed when it has become large enough, or touches managed memory.
 fn promote(reserved: &mut Regions<Access>, run: Run) {
-    let mut from = run.start;
-    while let Some((piece, access)) = reserved.next_from(from) {
-        if piece.start.0 >= run.end().0 {
-            return;
-        }
-        from = piece.end();
-        let touches = || engine::is_managed(Page(piece.start.0.saturating_sub(1))) || engine::is_managed(piece.end());
-        if access == Access::Open && (piece.bytes() >= threshold() || touches()) {
-            reserved.remove(piece);
-            engine::add(piece, Kind::Mapped);
-        }
+    // The piece may have been joined with its neighbours.
+    let Some((piece, Access::Open)) = reserved.next_from(run.start) else { return };
+    let before = Page(piece.start.0.saturating_sub(1));
+    if piece.bytes() >= threshold() || engine::is_managed(before) || engine::is_managed(piece.end()) {
+        reserved.remove(piece);
+        engine::add(piece, Kind::Mapped);
     }
 }
 
@@ -222,13 +217,9 @@ fn promote(reserved: &mut Regions<Access>, run: Run) {
 pub fn protection_changed(run: Run, open: bool) {
     let _placing = placing();
     let mut reserved = RESERVED.lock();
-    let mut from = run.start;
-    while let Some((found, access)) = reserved.next_from(from) {
-        let part = found.and(run);
-        if part.pages == 0 {
-            return;
-        }
-        from = part.end();
+    let mut left = run;
+    while let Some((part, access)) = reserved.first_in(left) {
+        left = rest(run, part.end());
         let now = if open { Access::Open } else { Access::Closed };
         if access != now && reserved.insert(part, now).is_ok() && open {
             promote(&mut reserved, part);
@@ -326,3 +317,6 @@ unsafe fn move_and_grow(from: Run, length: usize, flags: usize) -> Result<usize,
     }
     Ok(place.expose_provenance())
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,11 @@ struct Leaf<K> {
 // SAFETY: numbers and labels, all valid as zeros; nothing happens at drop.
 unsafe impl<K: Zeroable> Zeroable for Leaf<K> {}
 
+/// The pages of `run` that come after `page`, which may be its end.
+pub fn rest(run: Run, page: Page) -> Run {
+    Run { start: page, pages: run.end().0.saturating_sub(page.0) }
+}
+
 /// A set of labelled ranges.
 pub struct Regions<K: Zeroable = Kind> {
     leaves: MapSlice<Leaf<K>>,
@@ -91,6 +96,13 @@ impl<K: Zeroable + PartialEq> Regions<K> {
     pub fn next_from(&self, page: Page) -> Option<(Run, K)> {
         let entry = self.at(self.find(page.0))?;
         Some((Run { start: Page(entry.start), pages: entry.pages }, entry.label))
+    }
+
+    /// The first part of a range that lies inside `run`.
+    pub fn first_in(&self, run: Run) -> Option<(Run, K)> {
+        let (found, label) = self.next_from(run.start)?;
+        let part = found.and(run);
+        (part.pages > 0).then_some((part, label))
     }
 
     /// Copies the ranges from `from` on, cut so that none begins before it; returns how many, fewer than there is room
