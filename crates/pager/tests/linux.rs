@@ -52,8 +52,7 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
                 return 0;
             }
         };
-        let mut shard =
-            Shard::new(machine, Config { limit, slots: 1 << 24, fetch: Fetch::Auto }, counters).unwrap();
+        let mut shard = Shard::new(machine, Config { limit, slots: 1 << 24, fetch: Fetch::Auto }, counters).unwrap();
         shard.manage(Run::inside(start, bytes)).unwrap();
         ready.send(None).unwrap();
         let mut events = Events::new();
@@ -118,15 +117,25 @@ fn mix(index: u64) -> u64 {
 fn report(what: &str, paged: &Paged, bytes: usize, began: Instant) {
     let seconds = began.elapsed().as_secs_f64();
     let text = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let ticks: u64 = text.rsplit(')').next().unwrap().split(' ').skip(12).take(2).map(|t| t.parse::<u64>().unwrap()).sum();
+    let ticks: u64 =
+        text.rsplit(')').next().unwrap().split(' ').skip(12).take(2).map(|t| t.parse::<u64>().unwrap()).sum();
     let before = CPU.swap(ticks, SeqCst);
     eprint!("cpu {:5.2} s ", (ticks - before) as f64 / 100.0);
     let c = paged.counters;
     eprintln!(
         "{what:24} {seconds:6.2} s {:7.0} MB/s; faults {} refaults {} rescues {} hits {} misses {} in {} MB out {} MB reads {} writes {} evictions {} clean {}",
         bytes as f64 / seconds / 1e6,
-        c.faults.get(), c.refaults.get(), c.rescues.get(), c.ahead_hits.get(), c.ahead_misses.get(),
-        c.bytes_in.get() >> 20, c.bytes_out.get() >> 20, c.reads.get(), c.writes.get(), c.evictions.get(), c.evictions_clean.get(),
+        c.faults.get(),
+        c.refaults.get(),
+        c.rescues.get(),
+        c.ahead_hits.get(),
+        c.ahead_misses.get(),
+        c.bytes_in.get() >> 20,
+        c.bytes_out.get() >> 20,
+        c.reads.get(),
+        c.writes.get(),
+        c.evictions.get(),
+        c.evictions_clean.get(),
     );
 }
 

@@ -244,8 +244,7 @@ impl Slots {
 
     /// Whether the slot's content may be overwritten where it is.
     pub fn may_overwrite(&self, slot: Slot) -> bool {
-        !self.frozen_any
-            || self.frozen.get(slot.0 as usize / 64).is_some_and(|word| word >> (slot.0 % 64) & 1 == 0)
+        !self.frozen_any || self.frozen.get(slot.0 as usize / 64).is_some_and(|word| word >> (slot.0 % 64) & 1 == 0)
     }
 
     /// Whether every slot of the segment that holds `slot` is free, so that its space can be given back.

@@ -290,8 +290,7 @@ pub fn hurry(on: bool) {
         period: u64,
     }
     let set = |policy: u32, priority: u32, runtime: u64| {
-        let attributes =
-            Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
+        let attributes = Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
         // SAFETY: the kernel reads the structure, whose size is given in it.
         unsafe { call3(number::__NR_sched_setattr, 0, (&raw const attributes).expose_provenance(), 0) }
     };

@@ -195,8 +195,7 @@ pub fn fork_child() {
         kept.engaged = false;
         READY.store(0, SeqCst);
         // SAFETY: `child_main` uses neither libc nor thread-local data, never unwinds, and needs less stack than this.
-        let started =
-            unsafe { thread::spawn(child_main, core::ptr::null_mut(), super::watch::STACK, Files::Copied) };
+        let started = unsafe { thread::spawn(child_main, core::ptr::null_mut(), super::watch::STACK, Files::Copied) };
         if started.is_err() {
             READY.store(2, SeqCst);
         }
@@ -330,16 +329,17 @@ fn open_stores(kept: &mut Kept) -> bool {
         const READ_DIRECT_CLOEXEC: u32 = 0o40_000 | 0o2_000_000;
         let opened = core::ffi::CStr::from_bytes_until_nul(path.as_bytes())
             .map_err(|_| ream_sys::Errno(22))
-            .and_then(|path| {
-                file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0))
-            });
+            .and_then(|path| file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0)));
         match (opened, kept.stores.get_mut(kept.store_count)) {
             (Ok(fd), Some(place)) => {
                 *place = fd;
                 kept.store_count += 1;
             }
             (Err(errno), _) => {
-                tell(format_args!("a store cannot be opened for a forked child (errno {}); the child will not run", errno.0));
+                tell(format_args!(
+                    "a store cannot be opened for a forked child (errno {}); the child will not run",
+                    errno.0
+                ));
                 return false;
             }
             (Ok(fd), None) => {

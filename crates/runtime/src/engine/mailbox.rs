@@ -4,9 +4,9 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst, fence};
 use ream_page::{PAGE_BYTES, Page, Run};
+use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Advice, Protection};
-use ream_sys::Errno;
 
 /// What the pager is asked to do.
 #[derive(Clone, Copy, Debug)]

@@ -481,9 +481,7 @@ pub(super) fn engage_child(parent: StoreId, stores: &[(StoreId, Fd)], limit: u64
     }
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
     let shard = unsafe { &mut *SHARD.load(SeqCst) };
-    shard
-        .become_child(machine, parent, slots(session), &entry.counters)
-        .map_err(failed("mapping the page tables"))?;
+    shard.become_child(machine, parent, slots(session), &entry.counters).map_err(failed("mapping the page tables"))?;
     let used = shard.used();
     entry.overdraw(session.ledger(), used.max(limit).saturating_sub(entry.held_pages()));
     shard.set_limit(entry.held_pages());

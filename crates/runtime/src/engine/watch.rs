@@ -113,4 +113,3 @@ fn exact(pagemap: &mut Pagemap) -> u64 {
         }
     }
 }
-
