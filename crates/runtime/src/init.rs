@@ -1,9 +1,9 @@
 //! Start and end of the library in a process. It is initialised before every other library, but malloc works before
 //! that. Without a session, or when the session cannot be joined, the program runs on plain memory.
 
+use crate::user::User;
 use crate::{engine, fork, heap, identity, maps, say, statics};
 use core::ffi::{CStr, c_char, c_int};
-use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ream_stats::{Refused, Report, Session, Summary};
 use ream_sys::file::{self, Fd};
@@ -63,7 +63,7 @@ pub extern "C" fn end() {
     engine::at_exit();
     let me = identity::me();
     let Some(index) = session.used().iter().position(|process| process.identity() == Some(me)) else { return };
-    if session.leave(index, identity::alive) && session.claim_summary() {
+    if session.leave(index, identity::alive) {
         summarise(session);
     }
     ring(session);
@@ -138,20 +138,26 @@ fn map(fd: Fd) -> Result<(*mut u8, usize), Errno> {
     Ok((memory::map_shared(fd, bytes, Protection::ReadWrite)?.as_ptr(), bytes))
 }
 
+/// Writes the closing summary, unless somebody has, or the agent must because we have nowhere to write it.
 fn summarise(session: &Session) {
     let config = session.config();
-    let report = Report::of(session, now_ms());
-    let mut text = say::Line::<8192>::new();
-    // What does not fit is cut off.
-    let _ = match config.summary() {
+    let user = match config.summary() {
         Summary::Off => return,
-        Summary::Text => report.write_text(&mut text),
-        Summary::Json => report.write_json(&mut text),
+        Summary::Text => Some(User::find(session.agent())),
+        Summary::Json => None,
     };
-    if config.summary() == Summary::Text {
-        write_to_user(session, text.as_bytes());
+    if user.as_ref().is_some_and(Option::is_none) || !session.claim_summary() {
         return;
     }
+    let report = Report::of(session, now_ms());
+    let mut text = say::Line::<8192>::new();
+    if let Some(user) = user.flatten() {
+        // What does not fit is cut off.
+        let _ = report.write_text(&mut text);
+        say::write_all(user.fd(), text.as_bytes());
+        return;
+    }
+    let _ = report.write_json(&mut text);
     let Some(path) = config.summary_path.as_c_str() else { return };
     match file::open(path, file::flags::WRITE | file::flags::CREATE | file::flags::TRUNCATE, 0o666) {
         Ok(fd) => {
@@ -159,23 +165,6 @@ fn summarise(session: &Session) {
             file::close(fd);
         }
         Err(error) => say::tell(format_args!("the summary cannot be written: errno {}", error.0)),
-    }
-}
-
-/// Writes to the standard error that `ream run` had; the agent keeps it open. Our own may have been closed by now, as
-/// many programs do at exit, or be another file.
-fn write_to_user(session: &Session, text: &[u8]) {
-    let mut path = say::Line::<48>::new();
-    let _ = write!(path, "/proc/{}/fd/2\0", session.agent());
-    const WITHOUT_TERMINAL: u32 = 0o400;
-    let flags = file::flags::WRITE | file::flags::APPEND | WITHOUT_TERMINAL;
-    let path = CStr::from_bytes_until_nul(path.as_bytes()).ok();
-    match path.and_then(|path| file::open(path, flags, 0).ok()) {
-        Some(fd) => {
-            say::write_all(fd, text);
-            file::close(fd);
-        }
-        None => say::write_all(Fd(2), text),
     }
 }
 

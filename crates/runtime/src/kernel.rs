@@ -64,8 +64,8 @@ pub unsafe fn madvise(address: usize, bytes: usize, advice: usize) -> Result<(),
 /// # Safety
 /// As for [`munmap`].
 pub unsafe fn mprotect(address: usize, bytes: usize, protection: usize, key: Option<usize>) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
     match key {
+        // SAFETY: the caller's promise.
         None => unsafe { call3(number::__NR_mprotect, address, bytes, protection) },
         // SAFETY: the caller's promise.
         Some(key) => unsafe { call4(number::__NR_pkey_mprotect, address, bytes, protection, key) },
@@ -74,12 +74,9 @@ pub unsafe fn mprotect(address: usize, bytes: usize, protection: usize, key: Opt
 }
 
 /// mlock2; flags 0 is mlock.
-///
-/// # Safety
-/// The call itself harms nobody.
 pub fn mlock(address: usize, bytes: usize, flags: usize) -> Result<(), Errno> {
-    // SAFETY: locking changes no content.
     match flags {
+        // SAFETY: locking changes no content.
         0 => unsafe { call2(number::__NR_mlock, address, bytes) },
         // SAFETY: locking changes no content.
         _ => unsafe { call3(number::__NR_mlock2, address, bytes, flags) },

@@ -18,6 +18,7 @@ mod maps;
 mod regions;
 mod say;
 mod statics;
+mod user;
 
 /// Called by the dynamic linker; see `init`.
 #[used]

@@ -260,7 +260,7 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     let replaced = Run::covering(new, bytes);
     let replaces = flags & MREMAP_FIXED != 0 && valid(new, bytes) && from.and(replaced).pages == 0;
     let managed = any_managed(from);
-    if !managed && !known(from) && !(replaces && known(replaced)) {
+    if !(managed || known(from) || replaces && known(replaced)) {
         return kernel(flags);
     }
     let _placing = placing();
