@@ -14,7 +14,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn many(kind: Kind) {
     let first = number("REAM_FUZZ_SEED", 1);
     let steps = number("REAM_FUZZ_STEPS", 60) as usize;
-    for seed in first..first + number("REAM_FUZZ_RUNS", 40) {
+    for seed in first..first + number("REAM_FUZZ_RUNS", 25) {
         fuzz(seed, steps, kind);
     }
 }
@@ -40,5 +40,20 @@ fn mappings_move_while_their_pages_are_written_back() {
         let life = [Op::Walk(0, 0, 2000, 1, true), Op::Threads(0, 0, 2000, 12, 60, 5), Op::Remap(0, 1)];
         let later = [Op::Walk(1, 0, 2000, 1, true), Op::Turns(50), Op::Threads(1, 0, 2000, 12, 60, 6), Op::Remap(1, 0)];
         play(seed, &[&[Op::Rough(3), Op::Map(0, 2000)][..], &life, &later, &life, &later].concat());
+    }
+}
+
+#[test]
+fn what_a_child_reads_is_not_overwritten() {
+    for seed in 1..10 {
+        let all = |write| Op::Walk(0, 0, 3000, 1, write);
+        let life = [all(true), all(false), all(true), all(false)];
+        let family = [Op::Fork(false), Op::ChildrenGone, Op::Fork(false), Op::Fork(true)];
+        let mut ops = vec![Op::Map(0, 3000)];
+        for member in family {
+            ops.extend(life);
+            ops.push(member);
+        }
+        play(seed, &ops);
     }
 }

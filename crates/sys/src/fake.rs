@@ -134,6 +134,11 @@ impl FakeMachine {
         self.memory.outside
     }
 
+    /// Blocks in which the program has memory mapped in registered ranges.
+    pub fn blocks_with_memory(&self) -> u64 {
+        self.memory.blocks_backed
+    }
+
     /// The most that [`FakeMachine::memory_pages`] has been.
     pub fn peak_pages(&self) -> u64 {
         self.peak

@@ -18,6 +18,8 @@ pub enum Op {
     Walk(u8, u16, u16, i16, bool),
     /// Area, first page, pages, threads, touches each, seed: threads touch pages of a window at random.
     Threads(u8, u16, u16, u8, u16, u16),
+    /// Area, first page, pages, threads, seed: threads touch a page each, and are left asleep.
+    Start(u8, u16, u16, u8, u16),
     /// Area, first page, pages: madvise by way of the pager.
     Discard(u8, u16, u16),
     /// Area, first page, pages: madvise behind the pager's back.
@@ -54,6 +56,8 @@ pub enum Op {
     ChildrenGone,
     /// A stored page changes on the device.
     Corrupt(u16),
+    /// First slot, slots: they answer EIO for good.
+    Spoil(u16, u16),
     /// So many turns of the pager.
     Turns(u16),
 }
@@ -69,7 +73,7 @@ impl Op {
     /// Which bit of a run's choice allows it; `None` is always allowed.
     fn class(self) -> Option<u32> {
         Some(match self {
-            Op::Map(..) | Op::Walk(..) | Op::Threads(..) => return None,
+            Op::Map(..) | Op::Walk(..) | Op::Threads(..) | Op::Start(..) => return None,
             Op::MapLate(..) => 0,
             Op::Discard(..) => 1,
             Op::DiscardUnheard(..) => 2,
@@ -83,7 +87,7 @@ impl Op {
             Op::Limit(..) => 10,
             Op::Rough(..) => 11,
             Op::Fork(..) | Op::ChildrenGone => 12,
-            Op::Space(..) => 13,
+            Op::Space(..) | Op::Spoil(..) => 13,
             Op::Corrupt(..) => 14,
             Op::Turns(..) => 15,
         })
@@ -94,43 +98,45 @@ impl Op {
 /// together with few others goes deeper than a bit of everything.
 fn draw(random: &mut Random, kind: Kind, choice: u64) -> Op {
     loop {
-        let op = draw_any(random, kind);
+        let op = draw_any(random, kind, 1 + (choice >> 40) % 6);
         if op.class().is_none_or(|bit| choice >> bit & 1 != 0) {
             return op;
         }
     }
 }
 
-fn draw_any(random: &mut Random, kind: Kind) -> Op {
-    let area = random.below(6) as u8;
+fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
+    let area = random.below(areas) as u8;
     let first = random.below(3000) as u16;
     let few = random.between(1, 80) as u16;
     let many = random.between(1, 1500) as u16;
     let some = if random.one_in(2) { few } else { many };
     let yes = random.one_in(2);
     match random.below(100) {
-        0..=9 => Op::Map(area, random.between(1, 3000) as u16),
-        10..=13 => Op::MapLate(area, random.between(1, 3000) as u16, many),
-        14..=39 => Op::Walk(area, first, many, [1, 1, 1, -1, 7, 64, 129][random.below(7) as usize], yes),
-        40..=59 => Op::Threads(area, first, some, random.between(1, 12) as u8, few, random.below(1000) as u16),
-        60..=64 => Op::Discard(area, first, some),
+        0..=7 => Op::Map(area, random.between(1, 3000) as u16),
+        8..=11 => Op::MapLate(area, random.between(1, 3000) as u16, many),
+        12..=34 => Op::Walk(area, first, many, [1, 1, 1, -1, 7, 64, 129][random.below(7) as usize], yes),
+        35..=48 => Op::Threads(area, first, some, random.between(1, 12) as u8, few, random.below(1000) as u16),
+        49..=58 => Op::Start(area, first, some, random.between(1, 12) as u8, random.below(1000) as u16),
+        59..=64 => Op::Discard(area, first, some),
         65..=67 => Op::DiscardUnheard(area, first, some),
         68..=70 => Op::Unmap(area, first, some),
         71..=72 => Op::UnmapUnheard(area, first, some),
-        73..=74 => Op::MapOver(area, first, some),
-        75..=76 => Op::Manage(area),
-        77..=79 => Op::Remap(area, random.below(6) as u8),
-        80..=81 => Op::Protect(area, first, random.between(1, 16) as u16, yes),
-        82 => Op::Lock(area, first, random.between(1, 16) as u16, yes),
-        83 => Op::Hold(area, first, random.between(1, 16) as u16, yes),
-        84 => Op::Pin(area, first),
-        85 => Op::Unpin,
-        86..=87 => Op::Limit(random.between(600, 5000) as u16),
-        88..=90 => Op::Rough(random.below(4) as u8),
-        91..=92 => Op::Fork(yes),
-        93..=94 => Op::ChildrenGone,
-        95..=96 if kind == Kind::Failing => Op::Space(random.between(1, 12_000) as u16),
-        97 if kind == Kind::Failing => Op::Corrupt(first),
+        73 => Op::MapOver(area, first, some),
+        74 => Op::Manage(area),
+        75..=78 => Op::Remap(area, random.below(areas + 1) as u8),
+        79..=80 => Op::Protect(area, first, random.between(1, 16) as u16, yes),
+        81 => Op::Lock(area, first, random.between(1, 16) as u16, yes),
+        82 => Op::Hold(area, first, random.between(1, 16) as u16, yes),
+        83 => Op::Pin(area, first),
+        84 => Op::Unpin,
+        85..=86 => Op::Limit(random.between(600, 5000) as u16),
+        87..=89 => Op::Rough(random.below(4) as u8),
+        90..=92 => Op::Fork(yes),
+        93 => Op::ChildrenGone,
+        94..=95 if kind == Kind::Failing => Op::Space(random.between(1, 12_000) as u16),
+        96 if kind == Kind::Failing => Op::Corrupt(first),
+        97 if kind == Kind::Failing => Op::Spoil(first, few),
         98 if kind == Kind::Failing => Op::Rough(random.between(4, 6) as u8),
         _ => Op::Turns(few),
     }

@@ -2,7 +2,7 @@
 //! The fake knows what every page must hold; this keeps what is mapped, what is managed, and the budget.
 
 use super::ops::Op;
-use ream_page::{Page, Run, StoreId};
+use ream_page::{Page, Run, Slot, StoreId};
 use ream_pager::{Config, Counters, Fatal, Fetch, Progress, Shard};
 use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
 use ream_sys::{Event, Events, Machine, Wait};
@@ -100,6 +100,11 @@ impl World {
                     self.threads(run, threads, touches, seed);
                 }
             }
+            Op::Start(area, first, pages, threads, seed) => {
+                if let Some(run) = self.window(area, first, pages) {
+                    self.start(run, threads, &mut Random::new(seed as u64));
+                }
+            }
             Op::Discard(area, first, pages) => self.each_run(area, first, pages, Place::Managed, World::discard),
             Op::DiscardUnheard(area, first, pages) => {
                 self.each_run(area, first, pages, Place::Managed, |world, run| world.machine().discard(run));
@@ -154,6 +159,12 @@ impl World {
                 self.may_be_corrupt = true;
                 self.machine().corrupt_any(which as usize);
             }
+            Op::Spoil(first, slots) => {
+                self.may_stop = true;
+                for slot in first..first.saturating_add(slots) {
+                    self.machine().spoil_slot(Slot(slot as u32), true);
+                }
+            }
             Op::Turns(count) => self.turns(count),
         }
         self.devices_write();
@@ -173,6 +184,7 @@ impl World {
                 self.machine().lock(Run { start: page, pages: 1 }, false);
             }
         }
+        self.rest();
         self.squeeze();
         for area in 0..AREAS as u8 {
             self.walk(area, 0, self.areas[area as usize].len() as u16, 1, false);
@@ -202,12 +214,15 @@ impl World {
 
     /// Nothing keeps its memory when the budget shrinks to almost nothing.
     fn squeeze(&mut self) {
-        let limit = META * self.managed_blocks() + 300;
+        let before = self.shard.limit();
+        let limit = META * self.managed_blocks() + 16;
         self.shard.set_limit(limit);
         self.allow();
         for _ in 0..20_000 {
             self.turn();
-            if self.shard.used() <= limit || self.shard.fatal().is_some() || self.shard.machine().store_is_full() {
+            if self.shard.used() <= limit || self.shard.fatal().is_some() || self.may_stop {
+                self.shard.set_limit(before);
+                self.allow();
                 return;
             }
             if self.shard.machine().in_flight() == 0 && self.shard.machine().anyone_sleeps() {
@@ -296,7 +311,8 @@ impl World {
     }
 
     fn pages_in_use(&self) -> u64 {
-        self.shard.machine().memory_pages() + META * self.managed_blocks()
+        let machine = self.shard.machine();
+        machine.memory_pages() + META * machine.blocks_with_memory()
     }
 
     fn managed_blocks(&self) -> u64 {
@@ -427,18 +443,26 @@ impl World {
     fn threads(&mut self, run: Run, threads: u8, touches: u16, seed: u16) {
         let mut random = Random::new(seed as u64);
         for _ in 0..touches {
-            for thread in 2..2 + threads as u32 {
-                let page = Page(run.start.0 + random.below(run.pages));
-                let write = random.one_in(2);
-                let asleep = self.shard.machine().sleeps_on(thread).is_some();
-                if !asleep && *self.place(page) != Place::Unmapped {
-                    self.touch(thread, page, write);
-                }
-            }
+            self.start(run, threads, &mut random);
             self.turn();
         }
         for thread in 2..2 + threads as u32 {
             self.serve(thread);
+        }
+    }
+
+    /// Each of the threads that runs touches a page.
+    fn start(&mut self, run: Run, threads: u8, random: &mut Random) {
+        for thread in 2..2 + threads as u32 {
+            let page = Page(run.start.0 + random.below(run.pages));
+            let write = random.one_in(2);
+            let asleep = self.shard.machine().sleeps_on(thread).is_some();
+            if !asleep && *self.place(page) != Place::Unmapped {
+                self.touch(thread, page, write);
+            }
+        }
+        if random.one_in(2) {
+            self.take_events(Wait::No);
         }
     }
 
@@ -555,7 +579,7 @@ impl World {
             1 => rough,
             2 => Script { discard: 20, ..rough },
             3 => Script { io_max_us: 20_000, signal: 4, crowd: 8, crowd_threads: 12, ..rough },
-            4 => Script { write_error: 20, write_full: 60, ..rough },
+            4 => Script { write_error: 20, write_full: 10, ..rough },
             5 => Script { read_error: 6, write_error: 6, ..rough },
             _ => Script { reserve_full: 3, ..rough },
         };

@@ -108,6 +108,8 @@ pub(super) struct Cells {
     pub huge: bool,
     /// A page table hangs under the block: a large page moved in would be split.
     pub table: bool,
+    /// Pages of memory behind its registered pages.
+    pub backed: i64,
 }
 
 /// The program's address space.
@@ -120,6 +122,8 @@ pub(super) struct Memory {
     /// Pages of memory behind what is mapped in registered ranges, and elsewhere.
     pub backed: u64,
     pub outside: u64,
+    /// Blocks with memory behind registered pages.
+    pub blocks_backed: u64,
     /// Large pages split.
     pub splits: u64,
 }
@@ -133,6 +137,7 @@ impl Memory {
             areas: Vec::new(),
             backed: 0,
             outside: 0,
+            blocks_backed: 0,
             splits: 0,
         }
     }
@@ -143,7 +148,7 @@ impl Memory {
 
     pub fn block(&mut self, block: Block) -> &mut Cells {
         self.blocks.entry(block.0).or_insert_with(|| {
-            Box::new(Cells { cells: [Cell::default(); BLOCK_PAGES as usize], huge: false, table: false })
+            Box::new(Cells { cells: [Cell::default(); BLOCK_PAGES as usize], huge: false, table: false, backed: 0 })
         })
     }
 
@@ -190,13 +195,21 @@ impl Memory {
         cell.shared = false;
         cell.pinned = false;
         let registered = cell.registered;
-        self.charge(registered, !zero_page as i64);
+        self.charge(page.block(), registered, !zero_page as i64);
     }
 
     /// Counts memory behind a page, or no longer.
-    pub fn charge(&mut self, registered: bool, pages: i64) {
-        let count = if registered { &mut self.backed } else { &mut self.outside };
-        *count = count.wrapping_add_signed(pages);
+    pub fn charge(&mut self, block: Block, registered: bool, pages: i64) {
+        if !registered {
+            self.outside = self.outside.wrapping_add_signed(pages);
+            return;
+        }
+        self.backed = self.backed.wrapping_add_signed(pages);
+        let count = &mut self.block(block).backed;
+        let before = *count;
+        *count += pages;
+        self.blocks_backed += (before == 0 && pages > 0) as u64;
+        self.blocks_backed -= (before > 0 && before + pages == 0) as u64;
     }
 
     /// Registers or deregisters a page.
@@ -204,8 +217,8 @@ impl Memory {
         let cell = self.cell(page);
         if cell.registered != on {
             let cost = (cell.content.is_some() && !cell.zero_page) as i64;
-            self.charge(cell.registered, -cost);
-            self.charge(on, cost);
+            self.charge(page.block(), cell.registered, -cost);
+            self.charge(page.block(), on, cost);
             self.cell_mut(page).registered = on;
         }
     }
@@ -219,14 +232,14 @@ impl Memory {
         cell.shared = false;
         cell.pinned = false;
         let registered = cell.registered;
-        self.charge(registered, -(!zero_page as i64));
+        self.charge(page.block(), registered, -(!zero_page as i64));
         Some((content, zero_page))
     }
 
     /// Moves a whole block's large page out; the caller has checked that it is one.
     pub fn remove_huge(&mut self, block: Block) -> Vec<Content> {
         let registered = self.block(block).cells[0].registered;
-        self.charge(registered, -(BLOCK_PAGES as i64));
+        self.charge(block, registered, -(BLOCK_PAGES as i64));
         let cells = self.block(block);
         cells.huge = false;
         cells.cells.iter_mut().map(|c| c.content.take().unwrap_or_default()).collect()
@@ -235,7 +248,7 @@ impl Memory {
     /// Maps a block by one large page; the caller has checked that nothing is mapped and no table hangs there.
     pub fn install_huge(&mut self, block: Block, contents: &[Content]) {
         let registered = self.block(block).cells[0].registered;
-        self.charge(registered, BLOCK_PAGES as i64);
+        self.charge(block, registered, BLOCK_PAGES as i64);
         let cells = self.block(block);
         cells.huge = true;
         for (cell, content) in cells.cells.iter_mut().zip(contents) {
@@ -248,6 +261,10 @@ impl Memory {
         for cell in self.blocks.values_mut().flat_map(|b| &mut b.cells) {
             cell.registered = false;
         }
+        for block in self.blocks.values_mut() {
+            block.backed = 0;
+        }
+        self.blocks_backed = 0;
         self.outside += std::mem::take(&mut self.backed);
     }
 

@@ -94,6 +94,9 @@ impl FakeMachine {
             let (old, new) = (Page(from.start.0 + n), Page(to.0 + n));
             self.memory.split(old.block());
             let cell = std::mem::take(self.memory.cell_mut(old));
+            let cost = (cell.content.is_some() && !cell.zero_page) as i64;
+            self.memory.charge(old.block(), cell.registered, -cost);
+            self.memory.charge(new.block(), cell.registered, cost);
             let target = self.memory.block(new.block());
             if cell.mapping != first.mapping || target.cells[new.in_block()].mapping != 0 {
                 self.fail("mremap of several mappings or over a mapping: error in the test");

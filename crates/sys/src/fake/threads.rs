@@ -171,7 +171,7 @@ impl FakeMachine {
             cell.shared = false;
             let was_zero_page = std::mem::take(&mut cell.zero_page);
             let registered = cell.registered;
-            self.memory.charge(registered, was_zero_page as i64);
+            self.memory.charge(page.block(), registered, was_zero_page as i64);
         }
         let cell = self.memory.cell_mut(page);
         let content = cell.content.unwrap_or_default();
