@@ -39,7 +39,7 @@ impl Fifo {
 
     /// Adds a run; returns false when the queue is full.
     pub fn push(&mut self, start: Page, pages: u32) -> bool {
-        debug_assert!(pages >= 1 && pages <= 512);
+        debug_assert!((1..=512).contains(&pages));
         if self.is_full() {
             return false;
         }

@@ -215,6 +215,37 @@ pub fn start_time(pid: u32) -> Option<u64> {
     ticks
 }
 
+/// Puts the calling thread ahead of others, as far as the user may: real time where that is allowed, else short slices
+/// (Linux 6.12), and timers without slack. Or makes it an ordinary one again. Best effort.
+pub fn hurry(on: bool) {
+    const TIMER_SLACK: usize = 29;
+    const OTHER: u32 = 0;
+    const FIFO: u32 = 1;
+    /// The kernel's struct sched_attr, first version.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let set = |policy: u32, priority: u32, runtime: u64| {
+        let attributes = Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
+        // SAFETY: the kernel reads the structure, whose size is given in it.
+        unsafe { call3(number::__NR_sched_setattr, 0, (&raw const attributes).expose_provenance(), 0) }
+    };
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call2(number::__NR_prctl, TIMER_SLACK, if on { 1 } else { 0 }) };
+    let _ = match on {
+        true => set(FIFO, 1, 0).or_else(|_| set(OTHER, 0, 100_000)),
+        false => set(OTHER, 0, 0),
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,35 +300,4 @@ mod tests {
         crate::file::close(a);
         crate::file::close(b);
     }
-}
-
-/// Puts the calling thread ahead of others, as far as the user may: real time where that is allowed, else short slices
-/// (Linux 6.12), and timers without slack. Or makes it an ordinary one again. Best effort.
-pub fn hurry(on: bool) {
-    const TIMER_SLACK: usize = 29;
-    const OTHER: u32 = 0;
-    const FIFO: u32 = 1;
-    /// The kernel's struct sched_attr, first version.
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    let set = |policy: u32, priority: u32, runtime: u64| {
-        let attributes = Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
-        // SAFETY: the kernel reads the structure, whose size is given in it.
-        unsafe { call3(number::__NR_sched_setattr, 0, (&raw const attributes).expose_provenance(), 0) }
-    };
-    // SAFETY: no memory is touched.
-    let _ = unsafe { call2(number::__NR_prctl, TIMER_SLACK, if on { 1 } else { 0 }) };
-    let _ = match on {
-        true => set(FIFO, 1, 0).or_else(|_| set(OTHER, 0, 100_000)),
-        false => set(OTHER, 0, 0),
-    };
 }

@@ -37,7 +37,7 @@ pub fn tell(arguments: fmt::Arguments<'_>) {
     let mut path = Line::new();
     let _ = write!(path, "/proc/{}/fd/2\0", process::process_id());
     let mut line = Line::new();
-    let _ = write!(line, "ream: {arguments}\n");
+    let _ = writeln!(line, "ream: {arguments}");
     let Ok(path) = core::ffi::CStr::from_bytes_until_nul(path.as_bytes()) else { return };
     const WRITE_APPEND_NOCTTY_CLOEXEC: u32 = 0o1 | 0o2000 | 0o400 | 0o2_000_000;
     if let Ok(fd) = file::open(path, WRITE_APPEND_NOCTTY_CLOEXEC, 0) {

@@ -420,7 +420,7 @@ fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     let fair = ledger.total_pages() / (ledger.engaged() as u64).max(1);
     let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
     let overdrawn = ledger.free_pages().min(0).unsigned_abs();
-    if overdrawn > 0 && held > fair || ledger.starving() > 0 && held > fair {
+    if held > fair && (overdrawn > 0 || ledger.starving() > 0) {
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
         let step = overdrawn.max(held / 8).max(256).min(held - fair);
         let limit = shard.limit().min(held - step);
