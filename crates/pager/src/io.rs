@@ -16,7 +16,8 @@ const GROW: u32 = 16 * 1024;
 
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
-const EIO: i32 = -5;
+const ENOSPC: i32 = -28;
+const EDQUOT: i32 = -122;
 
 /// One operation in flight.
 #[derive(Clone, Copy)]
@@ -186,7 +187,7 @@ impl<M: Machine> Shard<M> {
         // Short, interrupted or failed: what is missing is tried again before anybody hears of it.
         self.counters.io_retries.add_alone(1);
         let passing = result == EINTR || result == EAGAIN || got > 0;
-        if passing || op.retries < RETRIES && result == EIO {
+        if passing || op.retries < RETRIES && result != ENOSPC && result != EDQUOT {
             if let Some(place) = self.ops.get_mut(tag as usize) {
                 place.done += got;
                 place.retries += !passing as u32;
