@@ -328,7 +328,7 @@ mod tests {
             seed ^= seed >> 7;
             seed ^= seed << 17;
             // Phases of filling and of emptying.
-            if (seed >> 20) % 8 < if step / 7000 % 2 == 0 { 5 } else { 2 } {
+            if (seed >> 20) % 8 < if step / 7000 % 2 == 0 { 7 } else { 2 } {
                 let want = [1, 7, 64, 512][(seed % 4) as usize];
                 match slots.take(want) {
                     Ok((start, count)) => {

@@ -7,6 +7,8 @@ use ream_pager::{Config, Counters, Fatal, Fetch, Progress, Shard};
 use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
 use ream_sys::{Event, Events, Machine, Wait};
 
+mod hardships;
+
 /// Areas lie so far apart, in pages.
 const SPAN: u64 = 8 * 512;
 const AREAS: usize = 6;
@@ -212,25 +214,21 @@ impl World {
         assert_eq!((self.shard.used(), self.machine().populated_frames()), (0, 0), "frames or metadata left over");
     }
 
-    /// Nothing keeps its memory when the budget shrinks to almost nothing.
+    /// Every page can be evicted: none is left when there is no budget at all.
     fn squeeze(&mut self) {
         let before = self.shard.limit();
-        let limit = META * self.managed_blocks() + 16;
-        self.shard.set_limit(limit);
-        self.allow();
+        self.shard.set_limit(0);
         for _ in 0..20_000 {
             self.turn();
-            if self.shard.used() <= limit || self.shard.fatal().is_some() || self.may_stop {
+            let left: u64 = [2, 6, 7, 8].iter().map(|s| self.shard.count(state(*s))).sum();
+            if left == 0 || self.shard.fatal().is_some() || self.may_stop {
                 self.shard.set_limit(before);
                 self.allow();
                 return;
             }
-            if self.shard.machine().in_flight() == 0 && self.shard.machine().anyone_sleeps() {
-                self.take_events(Wait::Micros(50));
-            }
         }
-        let (used, count) = (self.shard.used(), [2, 6, 7, 8].map(|s| (state(s), self.shard.count(state(s)))));
-        panic!("{used} pages used, {limit} the budget, {count:?}\n{}", self.shard.machine().dump());
+        let count = [2, 6, 7, 8].map(|s| (state(s), self.shard.count(state(s))));
+        panic!("pages that cannot be evicted: {count:?}\n{}", self.shard.machine().dump());
     }
 
     /// Turns until nothing is in flight and nobody sleeps.
@@ -533,97 +531,6 @@ impl World {
         self.machine().remap(run, World::page(to, 0));
         self.areas[to] = std::mem::take(&mut self.areas[area]);
         self.wait_for_changes();
-    }
-
-    /// mprotect or mlock of a few pages, or its end.
-    fn stiffen(&mut self, area: u8, first: u16, pages: u16, movable: bool, act: fn(&mut FakeMachine, Run, bool)) {
-        let room = UNMOVABLE - self.stiff.len().min(UNMOVABLE);
-        let Some(run) = self.window(area, first, pages) else { return };
-        let mapped = (0..run.pages).all(|n| *self.place(Page(run.start.0 + n)) != Place::Unmapped);
-        if !mapped || !movable && room < run.pages as usize {
-            return;
-        }
-        self.stiff.extract_pages(|page| run.contains(*page));
-        if !movable {
-            self.stiff.extend((0..run.pages).map(|n| Page(run.start.0 + n)));
-        }
-        act(self.machine(), run, movable);
-    }
-
-    fn pin(&mut self, area: u8, page: u16) {
-        let Some(run) = self.window(area, page, 1) else { return };
-        if self.pins.len() >= UNMOVABLE || *self.place(run.start) == Place::Unmapped || self.pins.contains(&run.start) {
-            return;
-        }
-        self.touch(THREAD, run.start, true);
-        self.serve(THREAD);
-        if self.shard.fatal().is_none() && self.machine().pin(run.start) {
-            self.pins.push(run.start);
-        }
-    }
-
-    fn devices_write(&mut self) {
-        for page in self.pins.clone() {
-            if self.shard.machine().is_pinned(page) && self.random.one_in(2) {
-                let content = self.machine().fresh_content();
-                self.machine().device_write(page, content);
-            }
-        }
-    }
-
-    fn rough(&mut self, level: u8) {
-        let rough = Script { patience_calls: 300_000, ..Script::rough() };
-        self.may_stop |= level >= 4;
-        self.machine().script = match level {
-            0 => Script { patience_calls: 300_000, ..Script::calm() },
-            1 => rough,
-            2 => Script { discard: 20, ..rough },
-            3 => Script { io_max_us: 20_000, signal: 4, crowd: 8, crowd_threads: 12, ..rough },
-            4 => Script { write_error: 20, write_full: 10, ..rough },
-            5 => Script { read_error: 6, write_error: 6, ..rough },
-            _ => Script { reserve_full: 3, ..rough },
-        };
-    }
-
-    fn fork(&mut self, child: bool) {
-        if self.forks >= 20 {
-            return;
-        }
-        for _ in 0..20_000 {
-            if self.shard.fatal().is_some() {
-                return;
-            }
-            if self.shard.prepare_fork(self.shard.limit() / 2) == Progress::Done {
-                self.forked(child);
-                return;
-            }
-            self.turn();
-        }
-        panic!("the fork is never ready\n{}", self.shard.machine().dump());
-    }
-
-    fn forked(&mut self, child: bool) {
-        self.forks += 1;
-        self.shard.freeze();
-        let parent = StoreId(self.forks);
-        let shape = Shape { seed: self.random.bits(), ..self.shape };
-        let mut machine = self.machine().fork(THREAD, shape, parent);
-        if !child {
-            drop(machine);
-            self.shard.go_on();
-            return;
-        }
-        // In the child no other thread runs until it is registered.
-        let script = std::mem::replace(&mut machine.script, Script::calm());
-        self.shard.become_child(machine, parent, 1 << 16, counters()).expect("memory");
-        self.pins.clear();
-        for area in 0..AREAS as u8 {
-            self.each_run(area, 0, SPAN as u16, Place::Managed, |world, run| {
-                world.shard.register_again(run).expect("registration");
-            });
-        }
-        self.machine().script = script;
-        self.allow();
     }
 }
 

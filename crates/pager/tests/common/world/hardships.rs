@@ -1,0 +1,103 @@
+//! What makes a shard's life hard: mappings that cannot move, pinned pages, rough devices, forks.
+
+use super::*;
+
+impl World {
+    /// mprotect or mlock of a few pages, or its end.
+    pub(super) fn stiffen(
+        &mut self,
+        area: u8,
+        first: u16,
+        pages: u16,
+        movable: bool,
+        act: fn(&mut FakeMachine, Run, bool),
+    ) {
+        let room = UNMOVABLE - self.stiff.len().min(UNMOVABLE);
+        let Some(run) = self.window(area, first, pages) else { return };
+        let mapped = (0..run.pages).all(|n| *self.place(Page(run.start.0 + n)) != Place::Unmapped);
+        if !mapped || !movable && room < run.pages as usize {
+            return;
+        }
+        self.stiff.extract_pages(|page| run.contains(*page));
+        if !movable {
+            self.stiff.extend((0..run.pages).map(|n| Page(run.start.0 + n)));
+        }
+        act(self.machine(), run, movable);
+    }
+
+    pub(super) fn pin(&mut self, area: u8, page: u16) {
+        let Some(run) = self.window(area, page, 1) else { return };
+        if self.pins.len() >= UNMOVABLE || *self.place(run.start) == Place::Unmapped || self.pins.contains(&run.start) {
+            return;
+        }
+        self.touch(THREAD, run.start, true);
+        self.serve(THREAD);
+        if self.shard.fatal().is_none() && self.machine().pin(run.start) {
+            self.pins.push(run.start);
+        }
+    }
+
+    pub(super) fn devices_write(&mut self) {
+        for page in self.pins.clone() {
+            if self.shard.machine().is_pinned(page) && self.random.one_in(2) {
+                let content = self.machine().fresh_content();
+                self.machine().device_write(page, content);
+            }
+        }
+    }
+
+    pub(super) fn rough(&mut self, level: u8) {
+        let rough = Script { patience_calls: 300_000, ..Script::rough() };
+        self.may_stop |= level >= 4;
+        self.machine().script = match level {
+            0 => Script { patience_calls: 300_000, ..Script::calm() },
+            1 => rough,
+            2 => Script { discard: 20, ..rough },
+            3 => Script { io_max_us: 20_000, signal: 4, crowd: 8, crowd_threads: 12, ..rough },
+            4 => Script { write_error: 20, write_full: 10, ..rough },
+            5 => Script { read_error: 6, write_error: 6, ..rough },
+            _ => Script { reserve_full: 3, ..rough },
+        };
+    }
+
+    pub(super) fn fork(&mut self, child: bool) {
+        if self.forks >= 20 {
+            return;
+        }
+        for _ in 0..20_000 {
+            if self.shard.fatal().is_some() {
+                return;
+            }
+            if self.shard.prepare_fork(self.shard.limit() / 2) == Progress::Done {
+                self.forked(child);
+                return;
+            }
+            self.turn();
+        }
+        panic!("the fork is never ready\n{}", self.shard.machine().dump());
+    }
+
+    pub(super) fn forked(&mut self, child: bool) {
+        self.forks += 1;
+        self.shard.freeze();
+        let parent = StoreId(self.forks);
+        let shape = Shape { seed: self.random.bits(), ..self.shape };
+        let mut machine = self.machine().fork(THREAD, shape, parent);
+        if !child {
+            drop(machine);
+            self.shard.go_on();
+            return;
+        }
+        // In the child no other thread runs until it is registered.
+        let script = std::mem::replace(&mut machine.script, Script::calm());
+        self.shard.become_child(machine, parent, 1 << 16, counters()).expect("memory");
+        self.pins.clear();
+        for area in 0..AREAS as u8 {
+            self.each_run(area, 0, SPAN as u16, Place::Managed, |world, run| {
+                world.shard.register_again(run).expect("registration");
+            });
+        }
+        self.machine().script = script;
+        self.allow();
+    }
+}
