@@ -313,17 +313,6 @@ impl World {
         machine.memory_pages() + META * machine.blocks_with_memory()
     }
 
-    fn managed_blocks(&self) -> u64 {
-        let managed = |chunk: &[Place]| chunk.contains(&Place::Managed);
-        let mut blocks = 0;
-        for (index, area) in self.areas.iter().enumerate() {
-            let head = (512 - offset(index) % 512) as usize;
-            let (first, rest) = area.split_at(head.min(area.len()));
-            blocks += managed(first) as u64 + rest.chunks(512).filter(|c| managed(c)).count() as u64;
-        }
-        blocks
-    }
-
     /// What is in use now may be in use: something outside the pager's power has just changed.
     fn allow(&mut self) {
         self.allowed = self.pages_in_use().max(self.shard.limit());

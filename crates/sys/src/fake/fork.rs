@@ -17,11 +17,9 @@ impl FakeMachine {
         if !self.ops.is_empty() {
             self.fail("fork with operations in flight");
         }
+        self.memory.share_all();
         let mut memory = self.memory.clone();
-        memory.clear_registered();
-        for machine in [&mut memory, &mut self.memory] {
-            machine.share_all();
-        }
+        memory.become_child();
         let mut stores = std::vec![Rc::new(RefCell::new(Disk::new(shape.store_slots)))];
         stores.extend(self.stores.iter().skip(1).cloned());
         let missing = std::iter::repeat_with(Rc::default);

@@ -256,10 +256,11 @@ impl Memory {
         }
     }
 
-    /// As a forked child finds it: nothing is registered.
-    pub fn clear_registered(&mut self) {
+    /// As a forked child finds it: nothing is registered or pinned.
+    pub fn become_child(&mut self) {
         for cell in self.blocks.values_mut().flat_map(|b| &mut b.cells) {
             cell.registered = false;
+            cell.pinned = false;
         }
         for block in self.blocks.values_mut() {
             block.backed = 0;
@@ -271,7 +272,8 @@ impl Memory {
     /// Every mapped page is shared with another process.
     pub fn share_all(&mut self) {
         for cell in self.blocks.values_mut().flat_map(|b| &mut b.cells) {
-            cell.shared = cell.content.is_some() && !cell.zero_page;
+            // A pinned page is copied at once for the child.
+            cell.shared = cell.content.is_some() && !cell.zero_page && !cell.pinned;
         }
     }
 
