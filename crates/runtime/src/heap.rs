@@ -3,7 +3,7 @@
 
 use crate::engine;
 use crate::regions;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 use ream_heap::small::Arenas;
 use ream_heap::{Chunks, Engine, Kind, Large};
 use ream_page::{Page, Run};
@@ -14,17 +14,32 @@ pub struct Paged;
 static CHUNKS: Chunks<Paged> = Chunks::new();
 /// All large blocks.
 pub static LARGE: Large<Paged> = Large::new();
-static IN_SESSION: AtomicBool = AtomicBool::new(false);
+/// Not known yet: other constructors may allocate before ours. The engine is told of everything, in case.
+const EARLY: u8 = 0;
+/// No session: the engine is told of nothing any more.
+const ALONE: u8 = 1;
+/// In a session.
+const JOINED: u8 = 2;
+static STAGE: AtomicU8 = AtomicU8::new(EARLY);
 
 /// Whether the process has joined a session.
 pub fn in_session() -> bool {
-    IN_SESSION.load(Ordering::Relaxed)
+    STAGE.load(Ordering::Relaxed) == JOINED
 }
 
 /// From now on mappings are made without reserve and ask for large pages.
 pub fn join_session() {
-    IN_SESSION.store(true, Ordering::Relaxed);
+    STAGE.store(JOINED, Ordering::Relaxed);
     CHUNKS.join_session();
+}
+
+/// The program runs without a session.
+pub fn stay_alone() {
+    STAGE.store(ALONE, Ordering::Relaxed);
+}
+
+fn told() -> bool {
+    STAGE.load(Ordering::Relaxed) != ALONE
 }
 
 /// Takes the lock of the chunks for the duration of a fork.
@@ -38,16 +53,22 @@ impl Engine for Paged {
             Kind::Large => regions::Kind::Large,
             Kind::Small => regions::Kind::Small,
         };
-        engine::add(run, kind);
+        if told() {
+            engine::add(run, kind);
+        }
     }
     fn remove(run: Run) {
-        engine::remove(run);
+        if told() {
+            engine::remove(run);
+        }
     }
     fn discard(run: Run) {
         engine::discard(run);
     }
     fn moved(from: Run, to: Page) {
-        engine::moved(from, to);
+        if told() {
+            engine::moved(from, to);
+        }
     }
     fn engaged() -> bool {
         engine::engaged()

@@ -27,17 +27,8 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     fork::register();
     // SAFETY: the linker passes both lists, ended by null.
     let (name, address) = unsafe { (first(arguments), variable(environment, b"REAM_SESSION=")) };
-    let Some(address) = address else { return };
-    let session = match open(address.to_bytes()) {
-        Ok(session) => session,
-        Err(reason) => {
-            say::tell(format_args!("this program runs without Ream: {reason}"));
-            return;
-        }
-    };
-    let who = identity::me();
-    let Some(index) = session.claim(who, now_ms()) else {
-        say::tell(format_args!("this program runs without Ream: the session has as many processes as it can"));
+    let Some((session, index)) = address.and_then(|address| join(address.to_bytes())) else {
+        heap::stay_alone();
         return;
     };
     if let (Some(process), Some(name)) = (session.process(index), name) {
@@ -55,6 +46,15 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         // SAFETY: the linker's list, before any other code of the program runs.
         unsafe { leave_environment(environment) };
     }
+}
+
+/// Opens the session and takes a place in it; says so when that fails.
+fn join(address: &[u8]) -> Option<(&'static Session, usize)> {
+    let joined = open(address).and_then(|session| {
+        let index = session.claim(identity::me(), now_ms()).ok_or(Refusal::Full)?;
+        Ok((session, index))
+    });
+    joined.inspect_err(|reason| say::tell(format_args!("this program runs without Ream: {reason}"))).ok()
 }
 
 /// Run by the dynamic linker at exit. Nothing is torn down: others may run after us.
@@ -85,6 +85,7 @@ enum Refusal {
     File(Errno),
     Memory(Errno),
     Content(Refused),
+    Full,
 }
 
 impl core::fmt::Display for Refusal {
@@ -102,6 +103,7 @@ impl core::fmt::Display for Refusal {
             Refusal::Content(Refused::OtherVersion) => {
                 f.write_str("its session was started by another version of Ream")
             }
+            Refusal::Full => f.write_str("its session has as many processes as it can"),
             Refusal::Content(_) => f.write_str("its session is gone, and another file is in its place"),
         }
     }
