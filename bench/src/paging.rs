@@ -163,6 +163,9 @@ impl<'a> Bench<'a> {
                 }
             }
         }
+        if row.against != Against::Nothing && figures.read_per_access.iter().all(|read| *read == 0.0) {
+            return Err(format!("{}: nothing was read from the store; is this run paged by Ream?", row.name));
+        }
         if row.measure == Measure::Bytes {
             figures.ram.iter_mut().for_each(|value| *value *= PAGE as f64 / 1e6);
         }

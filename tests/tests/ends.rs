@@ -196,7 +196,7 @@ fn a_program_that_is_not_there_or_not_executable() {
 #[test]
 fn a_static_program_is_refused() {
     match build("c/malloc_semantics.c", &["-static"]) {
-        Build::Ready(path) => one_line(&Run::of(path).memory(64).finish(), 126, "static"),
+        Build::Ready(path) => one_line(&Run::of(path).memory(64).finish(), 125, "static"),
         Build::Missing(reason) => skip("static program", &reason),
     }
 }

@@ -16,6 +16,13 @@ fn system_calls_into_absent_pages() {
 }
 
 #[test]
+fn pages_that_pipes_and_sockets_refer_to() {
+    let scratch = Scratch::new("files");
+    let case = Case::new("c/syscalls.c", &["256"], 64);
+    case.compare_with(|run, _| run.arg(scratch.path()).arg("references").unmeasured());
+}
+
+#[test]
 fn the_programs_own_ring_and_pinned_pages() {
     with_directory("c/uring.c", 64);
 }
