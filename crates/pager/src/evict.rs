@@ -23,13 +23,11 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn balance(&mut self) -> bool {
         let turn = if self.threads_waiting() > 0 { SHORT_TURN } else { TURN };
         let mut budget = turn;
-        if self.used > self.limit {
-            self.make_room(0, false);
-        }
-        while self.free_pages() < self.marks.low && self.retire_one() {}
+        let before = (self.used, self.evictions, self.count(State::Clean));
+        while self.free_pages() < self.marks.low + self.excess() && self.retire_one() {}
         let mut more = false;
         // Compare and write what has cooled longest, so that clean frames are at hand.
-        while self.ready() < self.marks.high && self.tags_free > 0 {
+        while self.ready() < self.marks.high + self.excess() && self.tags_free > 0 {
             match self.settle_one() {
                 0 => break,
                 pages => budget = budget.saturating_sub(pages.max(8)),
@@ -42,13 +40,13 @@ impl<M: Machine> Shard<M> {
                 break;
             }
         }
-        if self.dirty_pages > 0 && (self.ready() < self.marks.high || self.dirty_pages >= CLUSTER) {
+        if self.dirty_pages > 0 && (self.ready() < self.marks.high + self.excess() || self.dirty_pages >= CLUSTER) {
             while self.dirty_pages > 0 && self.flush() {}
         }
         // Move more out while the stage is not full.
         budget = turn;
         let mut tries = 64;
-        while self.ready() + self.count(State::Cooling) < self.marks.high + self.marks.cooling {
+        while self.ready() + self.count(State::Cooling) < self.marks.high + self.marks.cooling + self.excess() {
             if budget == 0 || tries == 0 {
                 more |= budget == 0;
                 break;
@@ -59,9 +57,19 @@ impl<M: Machine> Shard<M> {
                 None => break,
             }
         }
-        while self.free_pages() < self.marks.low && self.retire_one() {}
+        while self.free_pages() < self.marks.low + self.excess() && self.retire_one() {}
+        if self.used > self.limit {
+            self.make_room(0, false);
+            more |= before != (self.used, self.evictions, self.count(State::Clean));
+        }
         more
     }
+
+    /// Pages held beyond the limit: found in RAM at engagement, or the limit was lowered.
+    fn excess(&self) -> u64 {
+        self.used.saturating_sub(self.limit)
+    }
+
 
     /// Pages that are free or will be without further reading of memory.
     fn ready(&self) -> u64 {

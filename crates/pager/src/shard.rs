@@ -138,6 +138,8 @@ impl<M: Machine> Shard<M> {
     pub fn new(machine: M, config: Config, counters: &'static Counters) -> Result<Shard<M>, Errno> {
         let frames = Frames::new(machine.huge_start(), machine.frames())?;
         let entries = config.limit.clamp(1024, 1 << 28) as usize;
+        // Every staged page has a place, and may be an entry by itself.
+        let staged = machine.frames().max(1024) as usize * 2;
         let tags = machine.io_limit() as usize;
         let mut shard = Shard {
             machine,
@@ -151,10 +153,10 @@ impl<M: Machine> Shard<M> {
             tags_free: 0,
             new: Fifo::new(entries * 2)?,
             hot: Fifo::new(entries * 2)?,
-            cooling: Fifo::new(entries)?,
-            dirty: Fifo::new(entries)?,
-            clean: Fifo::new(entries)?,
-            ahead: Fifo::new(entries)?,
+            cooling: Fifo::new(staged)?,
+            dirty: Fifo::new(staged)?,
+            clean: Fifo::new(staged)?,
+            ahead: Fifo::new(staged)?,
             dirty_pages: 0,
             count: [0; 9],
             hot_resident: 0,

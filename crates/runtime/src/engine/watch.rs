@@ -105,7 +105,7 @@ fn exact(pagemap: &mut Pagemap) -> u64 {
         let mut piece = [Run { start: Page(0), pages: 0 }; 64];
         let len = ENGINE.regions.lock().copy_from(from, &mut piece);
         for run in piece.iter().take(len) {
-            pagemap.walk(*run, &mut |part, _| pages += part.pages);
+            pagemap.walk(*run, &mut |part, mapped| pages += part.pages * !mapped.zero as u64);
             from = run.end();
         }
         if len < piece.len() {
