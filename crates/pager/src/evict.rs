@@ -70,7 +70,6 @@ impl<M: Machine> Shard<M> {
         self.used.saturating_sub(self.limit)
     }
 
-
     /// Pages that are free or will be without further reading of memory.
     fn ready(&self) -> u64 {
         self.free_pages() + self.count(State::Clean) + self.count(State::Writing)
