@@ -33,6 +33,7 @@ fn lines(path: &std::path::Path, count: u64) {
 }
 
 #[test]
+#[ignore = "takes minutes on two busy processors"]
 fn sort_with_a_buffer_larger_than_the_budget() {
     let scratch = Scratch::new("sort");
     lines(&scratch.file("lines"), 2_000_000);
@@ -41,6 +42,7 @@ fn sort_with_a_buffer_larger_than_the_budget() {
 }
 
 #[test]
+#[ignore = "takes minutes on two busy processors"]
 fn sqlite_with_a_database_in_memory() {
     let Some(sqlite) = installed("sqlite3") else { return };
     let scratch = Scratch::new("sqlite");
@@ -74,6 +76,7 @@ fn perl_with_a_large_hash() {
 }
 
 #[test]
+#[ignore = "takes minutes on two busy processors"]
 fn python_with_numpy_arrays() {
     let Some(python) = python_with("numpy") else { return };
     compare(64, 0, || Run::of(&python).arg(program("py/arrays.py")).arg("256").unmeasured());
