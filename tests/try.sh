@@ -45,6 +45,11 @@ find_contents() {
 
 make_index() {
     local file helper=/usr/lib/apt/apt-helper
+    if [[ -n ${REAM_TRY_INDEX:-} ]]; then
+        cp "$REAM_TRY_INDEX" "$work/index"
+        echo "$REAM_TRY_INDEX"
+        return
+    fi
     if command -v apt-get >/dev/null && [[ -x $helper ]]; then
         if ! find_contents >/dev/null && [[ $EUID -eq 0 ]]; then
             say "Installing apt-file, which brings Debian's file index"
