@@ -13,6 +13,7 @@ mod relocate;
 pub mod seams;
 pub mod small;
 mod table;
+mod wrapped;
 
 use ream_page::{Page, Run};
 
@@ -20,6 +21,7 @@ pub use chunks::{Chunks, FrozenChunks};
 pub use large::{FrozenLarge, LARGE_BYTES, Large};
 pub use placing::{Placing, placing};
 pub use relocate::relocate;
+pub use wrapped::WRAPPED;
 
 /// What pages of the heap hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,26 +1,16 @@
 //! How jemalloc is joined to the library that it is linked into, by the linker: `--wrap` for the functions it calls,
 //! and a hidden symbol for its settings. The crate that makes the final library says [`seams!`](crate::seams) once and
-//! passes [`WRAPPED`] to the linker.
+//! passes the names in [`WRAPPED`](crate::WRAPPED) to the linker.
 
-/// Functions whose callers inside the library are led to our versions; `-Wl,--wrap=NAME` for each. The library's own
-/// exported symbols of these names are not affected.
-///
-/// - `_rjem_je_arena_new`: every arena gets our hooks at birth, and its metadata does not go through them. (Hooks given
-///   to an existing arena leave what it has already taken elsewhere; an arena created with hooks by the public call puts
-///   its metadata through them.)
-/// - `pthread_atfork`: jemalloc's fork handlers are called by ours, in the order of the locks.
-/// - the memory calls: jemalloc's metadata is mapped by the kernel, not by the versions that the program gets.
-pub const WRAPPED: [&str; 6] = ["_rjem_je_arena_new", "pthread_atfork", "mmap", "munmap", "mprotect", "madvise"];
-
-/// jemalloc's settings. No threads of its own; few arenas, made as threads come; free pages go back after a second;
+/// jemalloc's settings. No threads of its own; few arenas, made as threads come; free pages go back within seconds;
 /// addresses are kept; nothing from sbrk.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! settings {
     () => {
         concat!(
-            "background_thread:false,narenas:16,dirty_decay_ms:1000,muzzy_decay_ms:0,",
-            "oversize_threshold:0,retain:true,dss:disabled"
+            "background_thread:false,narenas:16,dirty_decay_ms:5000,muzzy_decay_ms:0,",
+            "oversize_threshold:0,retain:true,dss:disabled,tcache_nslots_small_max:1000,lg_tcache_nslots_mul:4"
         )
     };
 }
@@ -57,12 +47,31 @@ macro_rules! seams {
         unsafe extern "C" {
             #[link_name = "__real__rjem_je_arena_new"]
             fn real_arena_new(thread: *mut c_void, index: c_uint, config: *const ArenaConfig) -> *mut c_void;
+            #[link_name = "_rjem_je_b0get"]
+            fn first_base() -> *mut c_void;
+            #[link_name = "_rjem_je_base_extent_hooks_set"]
+            fn set_hooks(base: *mut c_void, hooks: *const $crate::small::Hooks) -> *const $crate::small::Hooks;
         }
 
         unsafe extern "C" fn arena_new(thread: *mut c_void, index: c_uint, _config: *const ArenaConfig) -> *mut c_void {
             let config = ArenaConfig { hooks: &raw const HOOKS, metadata_use_hooks: false };
+            if index == 0 {
+                // The first arena is made from a base that exists before it, and does not look at the configuration.
+                // SAFETY: jemalloc's own functions, during its start, in one thread. Metadata has hooks of its own.
+                unsafe { set_hooks(first_base(), &raw const HOOKS) };
+            }
             // SAFETY: jemalloc's own arguments, and a configuration that it copies.
             unsafe { real_arena_new(thread, index, &raw const config) }
+        }
+
+        unsafe extern "C" {
+            #[link_name = "__real__rjem_je_arena_decay"]
+            fn real_arena_decay(thread: *mut c_void, arena: *mut c_void, background: bool, all: bool);
+        }
+
+        unsafe extern "C" fn arena_decay(thread: *mut c_void, arena: *mut c_void, background: bool, all: bool) {
+            // SAFETY: jemalloc's own arguments.
+            unsafe { real_arena_decay(thread, arena, background, all && $crate::small::purging()) }
         }
 
         static FORK: [AtomicPtr<c_void>; 3] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 3];
@@ -120,6 +129,7 @@ macro_rules! seams {
         }
 
         $crate::wrap!("_rjem_je_arena_new", arena_new);
+        $crate::wrap!("_rjem_je_arena_decay", arena_decay);
         $crate::wrap!("pthread_atfork", register_atfork);
         $crate::wrap!("mmap", plain_mmap);
         $crate::wrap!("munmap", plain_munmap);

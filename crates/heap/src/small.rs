@@ -4,6 +4,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering};
 use ream_page::Run;
 use ream_sys::memory::{self, Advice};
 use tikv_jemalloc_sys as jemalloc;
@@ -101,11 +102,22 @@ pub fn aligned(align: usize, bytes: usize) -> *mut c_void {
     unsafe { jemalloc::mallocx(bytes.max(1), align.trailing_zeros() as c_int) }
 }
 
+/// Threads that are in [`purge_all`].
+static PURGING: AtomicU32 = AtomicU32::new(0);
+
+/// Whether somebody has asked that all free pages be given back.
+pub fn purging() -> bool {
+    PURGING.load(Ordering::Relaxed) != 0
+}
+
 /// Gives back the pages of all free extents, at once. True when that could be asked for.
 pub fn purge_all() -> bool {
     let none = null_mut();
     // The number 4096 names all arenas.
     let purge: *const c_char = c"arena.4096.purge".as_ptr();
+    PURGING.fetch_add(1, Ordering::Relaxed);
     // SAFETY: a control that takes and returns nothing.
-    unsafe { jemalloc::mallctl(purge, none, null_mut(), none, 0) == 0 }
+    let result = unsafe { jemalloc::mallctl(purge, none, null_mut(), none, 0) };
+    PURGING.fetch_sub(1, Ordering::Relaxed);
+    result == 0
 }

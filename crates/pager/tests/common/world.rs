@@ -40,6 +40,8 @@ pub struct World {
     stiff: Vec<Page>,
     /// Most memory that may be in use: the budget, or less and less of what it was before the budget shrank.
     allowed: u64,
+    /// Pages that the pager counts no longer, and the program has not given up yet.
+    discarding: u64,
     forks: u8,
     /// Turns in a row that asked for another one although nothing is under way.
     restless: u32,
@@ -80,6 +82,7 @@ impl World {
             pins: Vec::new(),
             stiff: Vec::new(),
             allowed: limit,
+            discarding: 0,
             forks: 0,
             restless: 0,
             may_stop: false,
@@ -217,8 +220,11 @@ impl World {
     /// Every page can be evicted: none is left when there is no budget at all.
     fn squeeze(&mut self) {
         let before = self.shard.limit();
-        self.shard.set_limit(0);
         for _ in 0..20_000 {
+            // Only the helper that makes pages ours alone may need one meanwhile.
+            let asleep = self.shard.machine().anyone_sleeps();
+            self.shard.set_limit(if asleep { before } else { 0 });
+            self.allow();
             self.turn();
             let left: u64 = [2, 6, 7, 8].iter().map(|s| self.shard.count(state(*s))).sum();
             if left == 0 || self.shard.fatal().is_some() || self.may_stop {
@@ -305,7 +311,7 @@ impl World {
             let (used, limit, dump) = (self.shard.used(), self.shard.limit(), self.shard.machine().dump());
             panic!("{pages} pages in use, {used} known to the pager, {limit} the budget\n{dump}");
         }
-        self.allowed = self.allowed.min(pages.max(self.shard.limit()));
+        self.allowed = self.allowed.min(pages.max(self.shard.limit()) + self.discarding);
     }
 
     fn pages_in_use(&self) -> u64 {
@@ -315,7 +321,7 @@ impl World {
 
     /// What is in use now may be in use: something outside the pager's power has just changed.
     fn allow(&mut self) {
-        self.allowed = self.pages_in_use().max(self.shard.limit());
+        self.allowed = self.pages_in_use().max(self.shard.limit()) + self.discarding;
     }
 
     fn page(area: usize, index: usize) -> Page {
@@ -456,11 +462,15 @@ impl World {
     fn discard(&mut self, run: Run) {
         self.machine().discard_begins(run);
         self.shard.discard(run);
+        // What the pager no longer counts is still mapped until the program's call.
+        self.discarding = run.pages;
+        self.allow();
         if self.random.one_in(2) {
             self.take_events(Wait::No);
         }
         self.machine().discard(run);
         self.machine().discard_ends(run);
+        self.discarding = 0;
         self.allow();
     }
 
