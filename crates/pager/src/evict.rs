@@ -45,16 +45,32 @@ impl<M: Machine> Shard<M> {
         }
         // Move more out while the stage is not full.
         budget = turn;
-        let mut tries = 64;
         while self.ready() + self.count(State::Cooling) < self.marks.high + self.marks.cooling + self.excess() {
-            if budget == 0 || tries == 0 {
-                more |= budget == 0;
+            if budget == 0 {
+                more = true;
                 break;
             }
             match self.cool_one() {
-                Some(0) => tries -= 1,
-                Some(pages) => budget = budget.saturating_sub(pages),
-                None => break,
+                // An entry whose pages have gone elsewhere, or that cannot be moved now and waits at the queue's end.
+                Some(0) => {
+                    self.fruitless += 1;
+                    if self.fruitless > (self.new.len() + self.hot.len()) as u64 {
+                        // All were tried in vain: once more in a while, or after an event.
+                        self.fruitless = 0;
+                        self.barren = true;
+                        break;
+                    }
+                    budget = budget.saturating_sub(8);
+                }
+                Some(pages) => {
+                    self.fruitless = 0;
+                    self.barren = false;
+                    budget = budget.saturating_sub(pages);
+                }
+                None => {
+                    self.barren = true;
+                    break;
+                }
             }
         }
         while self.free_pages() < self.marks.low + self.excess() && self.retire_one() {}
@@ -167,6 +183,7 @@ impl<M: Machine> Shard<M> {
                 self.free_slot(info.slot());
                 self.step(page, Step::Empty);
                 self.free_frames(frame, 1);
+                self.shared_zeros = self.shared_zeros.saturating_sub(1);
                 self.counters.evictions_clean.add_alone(1);
                 continue;
             }
@@ -317,14 +334,6 @@ impl<M: Machine> Shard<M> {
             },
         };
         let hot = queue == Queue::Hot;
-        let block = start.block();
-        let held = self.table.meta(block).is_none_or(|meta| meta.held());
-        if held {
-            if self.table.meta(block).is_some_and(|meta| meta.resident() > 0) {
-                self.enqueue(start, pages, hot);
-            }
-            return Some(0);
-        }
         let mut moved = 0;
         let mut index = 0;
         while index < pages {
@@ -345,7 +354,7 @@ impl<M: Machine> Shard<M> {
 
     fn is_victim(&self, page: Page, hot: bool) -> bool {
         let word = self.table.word(page);
-        word.state() == State::Resident && word.hot() == hot
+        word.state() == State::Resident && word.hot() == hot && !self.table.held(page)
     }
 
     /// Moves a run of resident pages of one block out.

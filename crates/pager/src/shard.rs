@@ -105,13 +105,23 @@ pub struct Shard<M: Machine> {
     pub(crate) count: [u64; 9],
     pub(crate) hot_resident: u64,
     pub(crate) used: u64,
+    /// Pages counted in `used` that were found to map the shared page of zeros, and so take none.
+    pub(crate) shared_zeros: u64,
     /// Blocks whose metadata are counted in `used`.
     pub(crate) charged: u64,
     pub(crate) limit: u64,
+    /// Pages of the limit that the marks were made for.
+    room: u64,
     pub(crate) marks: Marks,
     /// Pages evicted so far: the eviction clock.
     pub(crate) evictions: u64,
     pub(crate) victims: u64,
+    /// Queue entries tried for eviction since one could be moved.
+    pub(crate) fruitless: u64,
+    /// Nothing resident could be moved out when that was last tried.
+    pub(crate) barren: bool,
+    /// A thread waits for a frame, and none can be had within the limit.
+    starved: bool,
     pending: MapSlice<Pending>,
     pending_head: usize,
     pub(crate) pending_len: usize,
@@ -161,11 +171,16 @@ impl<M: Machine> Shard<M> {
             count: [0; 9],
             hot_resident: 0,
             used: 0,
+            shared_zeros: 0,
             charged: 0,
             limit: 0,
+            room: u64::MAX,
             marks: Marks::for_limit(config.limit),
             evictions: 0,
             victims: 0,
+            fruitless: 0,
+            barren: false,
+            starved: false,
             pending: MapSlice::new(PENDING)?,
             pending_head: 0,
             pending_len: 0,
@@ -198,8 +213,17 @@ impl<M: Machine> Shard<M> {
     /// Changes the number of pages that the shard may hold.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
-        self.marks = Marks::for_limit(limit);
-        self.streams.set_window((self.marks.ahead / 2).min(4096) as u32);
+        self.set_marks();
+    }
+
+    /// The marks are shares of what is left beside the pages that must stay.
+    fn set_marks(&mut self) {
+        let room = self.limit.saturating_sub(self.fixed());
+        if room != self.room {
+            self.room = room;
+            self.marks = Marks::for_limit(room);
+            self.streams.set_window((self.marks.ahead / 2).min(4096) as u32);
+        }
     }
 
     /// Pages that it may hold.
@@ -209,12 +233,17 @@ impl<M: Machine> Shard<M> {
 
     /// Pages that it holds: resident ones, populated frames, metadata.
     pub fn used(&self) -> u64 {
-        self.used
+        self.used - self.shared_zeros.min(self.used)
     }
 
     /// Pages in this state.
     pub fn count(&self, state: State) -> u64 {
         self.count.get(state as usize).copied().unwrap_or(0)
+    }
+
+    /// Pages of those that nothing can be done about: metadata, and pages that must stay.
+    pub fn fixed(&self) -> u64 {
+        self.charged * META_PAGES + self.table.held_resident()
     }
 
     /// Slots of its own store that hold content.
@@ -520,6 +549,8 @@ impl<M: Machine> Shard<M> {
 
     /// One turn of work: serves faults that waited, keeps frames free. Returns whether there is more to do at once.
     pub fn work(&mut self) -> bool {
+        self.starved = false;
+        self.set_marks();
         if self.pending_len > 0 {
             self.retry_pending();
         }
@@ -527,18 +558,29 @@ impl<M: Machine> Shard<M> {
         if self.pending_len > 0 && !more {
             self.check_stuck();
         }
-        self.counters.peak_resident.raise(self.used);
+        if self.used <= self.limit {
+            self.shared_zeros = 0;
+        }
+        self.counters.peak_resident.raise(self.used - self.shared_zeros.min(self.used));
         more && self.fatal.is_none()
     }
 
-    /// A fault waits and nothing is under way that could free a frame: the store is full, or everything is pinned.
+    /// A fault waits and nothing is under way that could free a frame: the store is full, or everything is pinned,
+    /// held, or metadata.
     fn check_stuck(&mut self) {
         let under_way = self.tags_free < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
         if !under_way && self.free_pages() == 0 {
-            if let Some(errno) = self.store_full {
-                self.fail(Fatal::StoreFull(Some(errno)));
+            match self.store_full {
+                Some(errno) => self.fail(Fatal::StoreFull(Some(errno))),
+                None => self.starved = self.barren,
             }
         }
+    }
+
+    /// Whether a thread waits for a frame although nothing more can be evicted: the limit is too low for what must
+    /// stay. Raise it, or the thread waits until something changes.
+    pub fn starved(&self) -> bool {
+        self.starved
     }
 
     /// Counts the metadata of blocks, new and retired ones, against the limit.

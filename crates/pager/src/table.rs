@@ -1,6 +1,6 @@
 //! The state of every managed page, by address: blocks of 512 words and hashes, found through a two-level table.
 
-use ream_page::{BLOCK_PAGES, Block, Page, Run, Word};
+use ream_page::{BLOCK_PAGES, Block, Page, Run, State, Word};
 use ream_sys::Errno;
 use ream_sys::memory::{MapSlice, Zeroable};
 
@@ -19,6 +19,8 @@ const ALL_ZERO: *mut Meta = core::ptr::without_provenance_mut(1);
 pub struct Meta {
     words: [u64; BLOCK_PAGES as usize],
     hashes: [u64; BLOCK_PAGES as usize],
+    /// One bit for each page that must not be moved out for now.
+    held: [u64; BLOCK_PAGES as usize / 64],
     block: u64,
     next_free: *mut Meta,
     managed: u32,
@@ -30,7 +32,6 @@ pub struct Meta {
 
 const HUGE: u32 = 1;
 const IN_USE: u32 = 2;
-const HELD: u32 = 4;
 
 // SAFETY: needed to keep metadata in zeroed mapped memory; all-zero bytes are a valid Meta (no pages managed, null link).
 unsafe impl Zeroable for Meta {}
@@ -48,13 +49,16 @@ impl Meta {
     pub fn set_huge(&mut self, on: bool) {
         self.flags = if on { self.flags | HUGE } else { self.flags & !HUGE };
     }
-    /// Whether some page of the block must not be moved out for now.
-    pub fn held(&self) -> bool {
-        self.flags & HELD != 0
+    /// Whether the page at this place of the block must not be moved out for now.
+    pub fn held(&self, index: usize) -> bool {
+        self.held.get(index / 64).is_some_and(|bits| bits >> (index % 64) & 1 != 0)
     }
-    /// Says whether the block's pages must stay.
-    pub fn set_held(&mut self, on: bool) {
-        self.flags = if on { self.flags | HELD } else { self.flags & !HELD };
+    /// Says whether that page must stay.
+    fn set_held(&mut self, index: usize, on: bool) {
+        if let Some(bits) = self.held.get_mut(index / 64) {
+            let bit = 1 << (index % 64);
+            *bits = if on { *bits | bit } else { *bits & !bit };
+        }
     }
     /// Pages brought back one by one since the block was moved out whole.
     pub fn rescued(&mut self) -> &mut u32 {
@@ -67,6 +71,8 @@ pub struct Table {
     top: MapSlice<usize>,
     free: *mut Meta,
     blocks: u64,
+    /// Resident pages that must not be moved out for now.
+    held_resident: u64,
     first_chunk: *mut Chunk,
 }
 
@@ -91,6 +97,7 @@ impl Table {
             top: MapSlice::new(LEVEL)?,
             free: core::ptr::null_mut(),
             blocks: 0,
+            held_resident: 0,
             first_chunk: core::ptr::null_mut(),
         })
     }
@@ -98,6 +105,11 @@ impl Table {
     /// Blocks with metadata.
     pub fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// Resident pages that must not be moved out for now.
+    pub fn held_resident(&self) -> u64 {
+        self.held_resident
     }
 
     fn find(&self, block: Block) -> *mut Meta {
@@ -207,7 +219,6 @@ impl Table {
     }
 
     fn set_known(&mut self, page: Page, word: Word) {
-        use ream_page::State;
         let Some(meta) = self.meta_mut(page.block()) else { return };
         let Some(place) = meta.words.get_mut(page.in_block()) else { return };
         let old = Word(*place);
@@ -216,6 +227,9 @@ impl Table {
         let is = (word.state() != State::Unmanaged, word.state() == State::Resident);
         meta.managed = meta.managed + is.0 as u32 - was.0 as u32;
         meta.resident = meta.resident + is.1 as u32 - was.1 as u32;
+        if was.1 != is.1 && meta.held(page.in_block()) {
+            self.held_resident = self.held_resident + is.1 as u64 - was.1 as u64;
+        }
     }
 
     /// The hash of the content that the page's slot holds.
@@ -228,6 +242,36 @@ impl Table {
         if let Some(place) = self.meta_mut(page.block()).and_then(|meta| meta.hashes.get_mut(page.in_block())) {
             *place = hash;
         }
+    }
+
+    /// Whether the page must not be moved out for now.
+    pub fn held(&self, page: Page) -> bool {
+        self.meta(page.block()).is_some_and(|meta| meta.held(page.in_block()))
+    }
+
+    /// Says whether the managed pages of a run must stay. Returns false when there was no memory for that.
+    pub fn set_held(&mut self, run: Run, on: bool) -> bool {
+        for (block, part) in blocks(run) {
+            if self.all_zero(block) {
+                if !on {
+                    continue;
+                }
+                if self.meta_or_new(block).is_err() {
+                    return false;
+                }
+            }
+            let mut change = 0i64;
+            let Some(meta) = self.meta_mut(block) else { continue };
+            for page in pages(part) {
+                let word = Word(meta.words.get(page.in_block()).copied().unwrap_or(0));
+                if meta.held(page.in_block()) != on && word.state() == State::Resident {
+                    change += if on { 1 } else { -1 };
+                }
+                meta.set_held(page.in_block(), on);
+            }
+            self.held_resident = self.held_resident.wrapping_add_signed(change);
+        }
+        true
     }
 
     /// Makes the unmanaged pages of a run managed and Zero. Whole blocks cost nothing until a page of them is used.
@@ -321,7 +365,7 @@ pub fn pages(run: Run) -> impl Iterator<Item = Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ream_page::{State, Step};
+    use ream_page::Step;
 
     #[test]
     fn counts_follow_the_words() {
@@ -346,6 +390,25 @@ mod tests {
         let mut seen = 0;
         table.each_words_mut(|_| seen += 1);
         assert_eq!(seen, 0);
+    }
+
+    #[test]
+    fn held_pages_are_counted_while_resident() {
+        let mut table = Table::new().unwrap();
+        let run = Run { start: Page(512), pages: 512 };
+        table.prepare(run).unwrap();
+        assert!(table.set_held(Run { start: Page(510), pages: 6 }, true));
+        assert!(!table.held(Page(511)) && table.held(Page(512)) && table.held(Page(515)) && !table.held(Page(516)));
+        assert_eq!(table.held_resident(), 0);
+        for page in pages(run) {
+            table.set(page, table.word(page).step(Step::Fill).unwrap());
+        }
+        assert_eq!(table.held_resident(), 4);
+        assert!(table.set_held(Run { start: Page(515), pages: 100 }, true));
+        assert_eq!(table.held_resident(), 103);
+        assert!(table.set_held(run, false));
+        assert_eq!(table.held_resident(), 0);
+        assert!(!table.held(Page(515)));
     }
 
     #[test]

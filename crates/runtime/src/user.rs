@@ -5,10 +5,9 @@ use crate::say::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
 use core::mem::MaybeUninit;
-use ream_sys::Errno;
 use ream_sys::file::{self, Fd};
 use ream_sys::process;
-use ream_sys::syscall::{call3, call4, number};
+use ream_sys::syscall::{call4, number};
 
 /// A descriptor for the user's standard error, of which the agent has one.
 pub struct User {
@@ -29,7 +28,7 @@ impl User {
             return Some(User { fd: STANDARD_ERROR, ours: false });
         }
         let agent = process::watch_process(agent).ok()?;
-        let copy = copy_from(agent, STANDARD_ERROR);
+        let copy = process::copy_descriptor(agent, STANDARD_ERROR);
         file::close(agent);
         Some(User { fd: copy.ok()?, ours: true })
     }
@@ -59,12 +58,6 @@ fn identity(fd: Fd, path: &CStr, flags: usize) -> Option<(u64, u64)> {
         stat.assume_init()
     };
     Some((stat.st_dev, stat.st_ino))
-}
-
-/// A descriptor for what is open in another process, sharing its position.
-fn copy_from(process: Fd, fd: Fd) -> Result<Fd, Errno> {
-    // SAFETY: no memory is touched.
-    unsafe { call3(number::__NR_pidfd_getfd, process.0 as usize, fd.0 as usize, 0) }.map(|fd| Fd(fd as i32))
 }
 
 #[cfg(test)]

@@ -34,3 +34,4 @@ mod workers;
 
 pub use linux::{LinuxConfig, LinuxMachine, Setup};
 pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
+pub use pagemap::Mapped;

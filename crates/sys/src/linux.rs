@@ -16,7 +16,7 @@ use crate::queue::Queue;
 use crate::ring::Completion;
 use crate::staging::Staging;
 use crate::uffd::{Access, Uffd, feature, mode};
-use crate::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
+use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
 
 /// What a machine is made of.
@@ -307,8 +307,8 @@ impl Machine for LinuxMachine {
         self.inbox.uffd.wake(run.start.address(), run.bytes());
     }
 
-    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, bool)) {
-        self.pagemap.walk(run, &mut |run, mapped| found(run, mapped.huge));
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
+        self.pagemap.walk(run, found);
     }
 
     fn register(&mut self, run: Run) -> Result<(), Errno> {

@@ -3,6 +3,7 @@
 //! One `Machine` belongs to one shard and is used by that shard's pager thread alone. No call may sleep on managed
 //! memory; only [`Machine::poll`] may sleep at all.
 
+use crate::pagemap::Mapped;
 use ream_page::{Block, Frame, Page, Run, Slot, StoreId};
 
 /// A positive Linux error number.
@@ -168,9 +169,9 @@ pub trait Machine {
     fn zero_in(&mut self, page: Page) -> Copied;
     /// Wakes the threads that sleep on pages of the run.
     fn wake(&mut self, run: Run);
-    /// Reports the mapped pages of a run in ascending order, as runs, with whether each is mapped by a large page.
-    /// Pages that map the shared zero page count as mapped.
-    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, bool));
+    /// Reports the mapped pages of a run in ascending order, as runs, with how each is mapped. Pages that map the shared
+    /// page of zeros count as mapped.
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped));
     /// Registers a range of the program's memory, so that touches of absent pages are reported.
     fn register(&mut self, run: Run) -> Result<(), Errno>;
     /// Ends registration; sleepers are woken and fault again.

@@ -30,7 +30,7 @@ const _: () = {
 };
 
 /// What is mapped at a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mapped {
     /// By a large page.
     pub huge: bool,

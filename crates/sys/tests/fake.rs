@@ -337,7 +337,7 @@ fn large_pages_travel_whole_or_split() {
     assert!(fake.is_huge(second));
     let mut found = Vec::new();
     fake.discard(run(515, 1));
-    fake.present(run(0, 1024), &mut |r, huge| found.push((r.start.0 - BASE.0, r.pages, huge)));
+    fake.present(run(0, 1024), &mut |r, mapped| found.push((r.start.0 - BASE.0, r.pages, mapped.huge)));
     assert_eq!(found, [(0, 512, true), (512, 3, false), (516, 508, false)]);
 }
 

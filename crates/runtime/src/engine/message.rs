@@ -32,18 +32,19 @@ impl Write for Line {
     }
 }
 
-/// Writes one line to the standard error of the process, from a thread whose descriptor table does not hold it.
+/// Writes one line to the standard error of the process, from a thread whose descriptor table does not hold it: at the
+/// program's own position in a file, so that neither overwrites the other.
 pub fn tell(arguments: fmt::Arguments<'_>) {
-    let mut path = Line::new();
-    let _ = write!(path, "/proc/{}/fd/2\0", process::process_id());
     let mut line = Line::new();
     let _ = writeln!(line, "ream: {arguments}");
-    let Ok(path) = core::ffi::CStr::from_bytes_until_nul(path.as_bytes()) else { return };
-    const WRITE_APPEND_NOCTTY_CLOEXEC: u32 = 0o1 | 0o2000 | 0o400 | 0o2_000_000;
-    if let Ok(fd) = file::open(path, WRITE_APPEND_NOCTTY_CLOEXEC, 0) {
-        let _ = file::write(fd, line.as_bytes());
-        file::close(fd);
-    } else {
-        let _ = file::write(Fd(2), line.as_bytes());
+    if let Ok(whole) = process::watch_process(process::process_id()) {
+        let copy = process::copy_descriptor(whole, Fd(2));
+        file::close(whole);
+        if let Ok(fd) = copy {
+            let _ = file::write(fd, line.as_bytes());
+            file::close(fd);
+            return;
+        }
     }
+    let _ = file::write(Fd(2), line.as_bytes());
 }

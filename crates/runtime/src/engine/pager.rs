@@ -27,6 +27,12 @@ const IO_LIMIT: u32 = 128;
 const HOUSEKEEPING: u64 = 20_000;
 /// The same while this process has the whole budget: a newcomer waits no longer for its share.
 const IDLE: u64 = 100_000;
+/// How long to wait before something that could not be done is tried again.
+const BRIEF: u64 = 1000;
+/// Pages by which the budget is overdrawn at a time when nothing can be evicted and a thread waits.
+const OVERDRAFT: u64 = 256;
+/// Pages that are enough to work with, beside what must stay.
+const LEAST: u64 = 16 * 1024;
 /// Exit status when the program had to be stopped.
 const STOPPED: i32 = 125;
 /// Most slots a store may have: a page's state has room for this many.
@@ -227,6 +233,7 @@ pub(super) fn run() -> ! {
         last_housekeeping: 0,
         last_look: process::now_us(),
         window: Window::default(),
+        overdrawn: false,
     };
     loop {
         pager.turn();
@@ -251,6 +258,8 @@ struct Pager {
     last_housekeeping: u64,
     last_look: u64,
     window: Window,
+    /// The user has been told that the budget does not hold.
+    overdrawn: bool,
 }
 
 impl Pager {
@@ -259,12 +268,14 @@ impl Pager {
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);
         }
+        let more = more || self.shard.starved() && self.overdraw(OVERDRAFT);
         if self.command.is_some() {
             self.go_on();
         }
         let wait = match (more, self.command.is_some(), self.lonely()) {
             (true, _, _) => Wait::No,
-            (false, true, _) => Wait::Micros(1000),
+            (false, true, _) => Wait::Micros(BRIEF),
+            (false, false, _) if self.shard.waiting() > 0 => Wait::Micros(BRIEF),
             (false, false, true) => Wait::Micros(IDLE),
             (false, false, false) => Wait::Micros(HOUSEKEEPING),
         };
@@ -277,6 +288,23 @@ impl Pager {
             self.last_housekeeping = self.last_look;
             self.keep_house();
         }
+    }
+
+    /// Everything left in RAM is locked, pinned, protected or metadata, and a thread waits: going over the budget by
+    /// what must be is better than never going on. Returns whether the limit was raised.
+    fn overdraw(&mut self, pages: u64) -> bool {
+        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
+        if !self.overdrawn {
+            self.overdrawn = true;
+            tell(format_args!(
+                "{} MiB must stay in RAM (locked or protected by the program, or page tables); with that the budget of {} MiB does not suffice, and is exceeded",
+                self.shard.fixed() / 256,
+                session.ledger().total_pages() / 256
+            ));
+        }
+        entry.overdraw(session.ledger(), pages);
+        self.shard.set_limit(entry.held_pages());
+        true
     }
 
     /// Submits what was started, sleeps as told, and serves what has happened.
@@ -406,10 +434,20 @@ impl Pager {
         report(self.shard);
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         share(self.shard, session, entry);
+        let missing = least(self.shard, session).saturating_sub(self.shard.limit());
+        if missing > 0 {
+            self.overdraw(missing);
+        }
         if self.shard.is_frozen() && !fork::leased() {
             self.shard.thaw();
         }
     }
+}
+
+/// Least that the process can work with: what must stay, and a quarter of its part of the budget for all else.
+fn least(shard: &Shard<LinuxMachine>, session: &Session) -> u64 {
+    let part = session.ledger().total_pages() / (session.ledger().engaged() as u64).max(1);
+    shard.fixed() + (part / 4).min(LEAST)
 }
 
 /// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
@@ -423,7 +461,7 @@ fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     if held > fair && (overdrawn > 0 || ledger.starving() > 0) {
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
         let step = overdrawn.max(held / 8).max(256).min(held - fair);
-        let limit = shard.limit().min(held - step);
+        let limit = shard.limit().min(held - step).max(least(shard, session).min(held));
         shard.set_limit(limit);
         entry.give_back(ledger, held.saturating_sub(shard.used().max(limit)));
         entry.set_starving(ledger, false);

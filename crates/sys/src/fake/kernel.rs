@@ -6,6 +6,7 @@ use super::random::mix;
 use super::threads::{Doing, HELPER};
 use super::{FakeMachine, pages_of};
 use crate::machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
+use crate::pagemap::Mapped;
 use ream_page::{BLOCK_PAGES, Block, Frame, Page, Run, Slot, StoreId};
 
 const EINVAL: u16 = 22;
@@ -252,18 +253,19 @@ impl Machine for FakeMachine {
         self.between();
     }
 
-    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, bool)) {
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
         self.enter("present", run.start.0, 0, run.pages);
-        let mut last: Option<(Run, bool)> = None;
+        let mut last: Option<(Run, Mapped)> = None;
         for page in pages_of(run) {
-            if self.memory.cell(page).content.is_none() {
+            let cell = self.memory.cell(page);
+            if cell.content.is_none() {
                 continue;
             }
-            let huge = self.memory.is_huge(page.block());
+            let mapped = Mapped { huge: self.memory.is_huge(page.block()), zero: cell.zero_page, swapped: false };
             match &mut last {
-                Some((so_far, kind)) if so_far.end() == page && *kind == huge => so_far.pages += 1,
+                Some((so_far, kind)) if so_far.end() == page && *kind == mapped => so_far.pages += 1,
                 _ => {
-                    if let Some((done, kind)) = last.replace((Run { start: page, pages: 1 }, huge)) {
+                    if let Some((done, kind)) = last.replace((Run { start: page, pages: 1 }, mapped)) {
                         found(done, kind);
                     }
                 }

@@ -167,7 +167,7 @@ impl Bed {
         let run = self.run(index, pages);
         self.machine.present(run, &mut |part, large| {
             all += part.pages;
-            huge += if large { part.pages } else { 0 };
+            huge += if large.huge { part.pages } else { 0 };
         });
         (all, huge)
     }
