@@ -54,6 +54,10 @@ impl<M: Machine> Shard<M> {
                 // An entry whose pages have gone elsewhere, or that cannot be moved now and waits at the queue's end.
                 Some(0) => {
                     self.fruitless += 1;
+                    if !self.spare_holes() {
+                        // The stage is full: what is under way empties it.
+                        break;
+                    }
                     if self.fruitless > (self.new.len() + self.hot.len()) as u64 {
                         // All were tried in vain: once more in a while, or after an event.
                         self.fruitless = 0;
@@ -79,6 +83,19 @@ impl<M: Machine> Shard<M> {
             more |= before != (self.used, self.evictions, self.count(State::Clean));
         }
         more
+    }
+
+    /// Whether there is a place in the staging area for a page to be moved to; populated places that are free are
+    /// emptied for that.
+    fn spare_holes(&mut self) -> bool {
+        if self.frames.hole_count() > 0 {
+            return true;
+        }
+        let Some((frame, pages)) = self.frames.take_any_full(CLUSTER as u32) else { return false };
+        self.machine.empty_frames(frame, pages);
+        self.frames.put_hole(frame, pages);
+        self.used -= pages as u64;
+        true
     }
 
     /// Pages held beyond the limit: found in RAM at engagement, or the limit was lowered.
@@ -363,12 +380,19 @@ impl<M: Machine> Shard<M> {
         let mut moved_all = 0;
         while done < pages {
             let page = start.plus(done);
-            let want = pages - done;
+            let mut want = pages - done;
             let whole = want == BLOCK_PAGES && self.table.meta(page.block()).is_some_and(|meta| meta.huge());
-            let frame = if whole { self.frames.take_huge_hole() } else { None };
+            let mut frame = if whole { self.frames.take_huge_hole() } else { None };
             let huge = frame.is_some();
-            let Some(frame) = frame.or_else(|| self.frames.take_hole(want)) else {
-                self.enqueue(page, want, hot);
+            while frame.is_none() && want > 0 {
+                frame = self.frames.take_hole(want);
+                if frame.is_none() {
+                    // No run of frames is as long: in pieces.
+                    want /= 2;
+                }
+            }
+            let Some(frame) = frame else {
+                self.enqueue(page, pages - done, hot);
                 return moved_all;
             };
             let outcome = self.machine.move_out(page, frame, want);
@@ -389,6 +413,9 @@ impl<M: Machine> Shard<M> {
             done += moved;
             if done >= pages {
                 break;
+            }
+            if moved == want {
+                continue;
             }
             let stuck = start.plus(done);
             match outcome.stop {

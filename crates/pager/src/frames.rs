@@ -318,6 +318,11 @@ impl Frames {
         self.update(frame, |place| *place = info);
     }
 
+    /// Empty places of the small area.
+    pub fn hole_count(&self) -> u64 {
+        self.holes.count
+    }
+
     /// Free populated places of the small area.
     pub fn full_count(&self) -> u64 {
         self.full.count

@@ -77,24 +77,36 @@ pub fn fork_prepare() {
     kept.engaged = false;
     kept.parent_pid = process::process_id();
     let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
-    if ENGINE.phase() == Phase::Watching && !fits_twice() {
-        demand();
-    }
     let mut complete = true;
-    if ENGINE.phase() == Phase::Engaged {
-        kept.engaged = true;
-        let mailbox = ENGINE.mailbox.lock();
-        let total = session.ledger().total_pages();
-        // Parent and child together must fit: each gets half of what this process has.
-        let target = (entry.held_pages() / 2).max(total / 64).max(1024);
-        kept.limit = target;
-        ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
-        touch_streams();
-        ENGINE.mailbox.call_locked(Command::Park, &mailbox);
-        kept.mailbox = Some(mailbox);
-        complete = open_stores(kept);
-    }
-    let regions = ENGINE.regions.lock();
+    let regions = loop {
+        if ENGINE.phase() == Phase::Watching && !fits_twice() {
+            demand();
+        }
+        if ENGINE.phase() == Phase::Engaged {
+            kept.engaged = true;
+            let mailbox = ENGINE.mailbox.lock();
+            let total = session.ledger().total_pages();
+            // Parent and child together must fit: each gets half of what this process has.
+            let target = (entry.held_pages() / 2).max(total / 64).max(1024);
+            kept.limit = target;
+            ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
+            touch_streams();
+            ENGINE.mailbox.call_locked(Command::Park, &mailbox);
+            kept.mailbox = Some(mailbox);
+            complete = open_stores(kept);
+        }
+        if ENGINE.phase() == Phase::Watching {
+            // Free in the child, too.
+            kept.mailbox = Some(ENGINE.mailbox.lock());
+        }
+        let regions = ENGINE.regions.lock();
+        if kept.engaged || ENGINE.phase() != Phase::Engaged {
+            break regions;
+        }
+        // The watcher engaged just now.
+        drop(regions);
+        kept.mailbox = None;
+    };
     if kept.engaged {
         advise(&regions, Advice::DoFork);
     }
@@ -213,10 +225,11 @@ pub fn fork_child() {
         match ENGINE.phase() {
             // The watcher was the parent's.
             Phase::Watching => {
+                ENGINE.listening.store(0, SeqCst);
                 ENGINE.set_phase(Phase::Idle);
-                super::charge(ENGINE.reserved.load(SeqCst));
+                super::charge(ENGINE.reserved.load(SeqCst), false);
             }
-            Phase::Idle => super::charge(ENGINE.reserved.load(SeqCst)),
+            Phase::Idle => super::charge(ENGINE.reserved.load(SeqCst), false),
             _ => {}
         }
     }
@@ -298,7 +311,7 @@ fn fits_twice() -> bool {
 /// Has the watcher engage now, and waits until it has.
 fn demand() {
     ENGINE.demanded.store(1, SeqCst);
-    super::nudge();
+    super::tell_watcher(Command::Nothing);
     loop {
         let phase = ENGINE.phase.load(SeqCst);
         if phase != Phase::Watching as u32 {

@@ -9,6 +9,7 @@ mod mailbox;
 mod message;
 mod pager;
 mod watch;
+mod wires;
 
 use crate::regions::{Kind, Regions};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -40,8 +41,8 @@ struct Engine {
     /// Pages in `regions`, readable without its lock.
     reserved: AtomicU64,
     mailbox: Mailbox,
-    /// Changes when the watcher should look again; it sleeps on this word.
-    nudge: AtomicU32,
+    /// Not 0 once the watcher answers the doorbell.
+    listening: AtomicU32,
     /// The program asks for engagement now (a fork that would not fit otherwise).
     demanded: AtomicU32,
 }
@@ -53,7 +54,7 @@ static ENGINE: Engine = Engine {
     regions: Mutex::new(Regions::new()),
     reserved: AtomicU64::new(0),
     mailbox: Mailbox::new(),
-    nudge: AtomicU32::new(0),
+    listening: AtomicU32::new(0),
     demanded: AtomicU32::new(0),
 };
 
@@ -95,7 +96,7 @@ pub fn start(session: &'static Session, process: usize) {
     ENGINE.process.store(process, SeqCst);
     ENGINE.set_phase(Phase::Idle);
     let pages = ENGINE.reserved.load(SeqCst);
-    masked(|| charge(pages));
+    masked(|| charge(pages, true));
 }
 
 /// A range of fresh or existing anonymous private memory, readable and writable, comes under management.
@@ -121,8 +122,8 @@ pub fn add(run: Run, kind: Kind) {
                 let _ = unsafe { memory::advise(run.start.address(), run.bytes(), Advice::DontFork) };
                 ENGINE.mailbox.call(Command::Manage(run));
             }
-            Phase::Idle => charge(added),
-            Phase::Watching => nudge(),
+            Phase::Idle => charge(added, true),
+            Phase::Watching => tell_watcher(Command::Manage(run)),
             Phase::Off | Phase::Broken => {}
         }
         if let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) {
@@ -132,17 +133,19 @@ pub fn add(run: Run, kind: Kind) {
 }
 
 /// Charges newly reserved pages, or starts to watch when the ledger cannot grant them.
-fn charge(pages: u64) {
+fn charge(pages: u64, wait: bool) {
     let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { return };
     let granted = entry.acquire(session.ledger(), pages);
     if granted < pages && ENGINE.phase() == Phase::Idle {
-        watch::start();
+        watch::start(wait);
     }
 }
 
-fn nudge() {
-    ENGINE.nudge.fetch_add(1, SeqCst);
-    futex::wake(&ENGINE.nudge, 1, Scope::Private);
+/// Tells the watcher something, or wakes it, once it listens. Before that it has not looked at anything yet.
+fn tell_watcher(command: Command) {
+    if ENGINE.listening.load(SeqCst) != 0 {
+        ENGINE.mailbox.call(command);
+    }
 }
 
 /// The range is about to be unmapped or replaced: it is not managed any more when this returns.

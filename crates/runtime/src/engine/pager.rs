@@ -54,7 +54,8 @@ pub(super) fn watch_and_run() -> ! {
     // It looks briefly and must not be late: ahead of others while it watches, one of them once it pages.
     process::hurry(true);
     let outcome = prepare().and_then(|()| {
-        super::watch::until_full();
+        // SAFETY: set by `prepare` on this thread, and used by no other.
+        super::watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut());
         engage()
     });
     process::hurry(false);
@@ -444,9 +445,12 @@ impl Pager {
     }
 }
 
-/// Least that the process can work with: what must stay, and a quarter of its part of the budget for all else.
+/// Least that the process can work with when much must stay: that, and a quarter of its part of the budget for the rest.
 fn least(shard: &Shard<LinuxMachine>, session: &Session) -> u64 {
     let part = session.ledger().total_pages() / (session.ledger().engaged() as u64).max(1);
+    if shard.fixed() < part / 2 {
+        return 0;
+    }
     shard.fixed() + (part / 4).min(LEAST)
 }
 

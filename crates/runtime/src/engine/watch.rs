@@ -1,6 +1,8 @@
 //! Before paging: a thread that looks at how much of what is managed is really in RAM, often enough that the budget
 //! cannot be outrun, and engages in time. While everything reserved fits the ledger it does not exist.
 
+use super::mailbox::Command;
+use super::wires::Wires;
 use super::{ENGINE, Phase, pager};
 use core::sync::atomic::Ordering::SeqCst;
 use ream_page::{Page, Run};
@@ -9,6 +11,7 @@ use ream_sys::futex::{self, Scope};
 use ream_sys::pagemap::Pagemap;
 use ream_sys::process;
 use ream_sys::thread::{self, Files};
+use ream_sys::{Event, Events, LinuxMachine, Machine, Wait};
 
 /// The thread's stack.
 pub(super) const STACK: usize = 512 * 1024;
@@ -17,9 +20,21 @@ const TOUCH_RATE: u64 = 5;
 /// Shortest and longest sleep, microseconds.
 const SHORTEST: u64 = 200;
 const LONGEST: u64 = 50_000;
+/// The sleep while even everything reserved would fit.
+const IDLE: u64 = 1_000_000;
 
-/// Starts the thread. Called with signals blocked, by whoever found that the ledger cannot grant what is reserved.
-pub fn start() {
+/// Longest that a thread waits until the watcher is ready, microseconds.
+const PATIENCE: u64 = 100_000;
+/// The watcher answers the doorbell. (Ranges added before it did are in the list that it then reads.)
+const LISTENING: u32 = 1;
+/// It has read the list, too.
+const GUARDING: u32 = 2;
+/// Budgets below this have wires from the start, in pages; others once half of them is used.
+const SMALL: u64 = 256 * 1024;
+
+/// Starts the thread. Called with signals blocked, by whoever found that the ledger cannot grant what is reserved; with
+/// `wait` it returns when the watcher has set its wires.
+pub fn start(wait: bool) {
     if ENGINE.phase.compare_exchange(Phase::Idle as u32, Phase::Watching as u32, SeqCst, SeqCst).is_err() {
         return;
     }
@@ -27,6 +42,18 @@ pub fn start() {
     let started = unsafe { thread::spawn(main, core::ptr::null_mut(), STACK, Files::Copied) };
     if started.is_err() {
         ENGINE.set_phase(Phase::Broken);
+        return;
+    }
+    let began = process::now_us();
+    while wait && ENGINE.phase() == Phase::Watching {
+        let listening = ENGINE.listening.load(SeqCst);
+        if listening == GUARDING {
+            return;
+        }
+        futex::wait(&ENGINE.listening, listening, Some(PATIENCE), Scope::Private);
+        if process::now_us() - began > PATIENCE {
+            return;
+        }
     }
 }
 
@@ -38,51 +65,74 @@ fn main(_: *mut ()) -> ! {
 }
 
 /// Returns when the managed memory in RAM comes near what the ledger has for this process.
-pub(super) fn until_full() {
-    let Ok(mut pagemap) = Pagemap::open() else { return };
+pub(super) fn until_full(machine: &mut LinuxMachine) {
+    let Some((mut pagemap, mut wires)) = Pagemap::open().ok().zip(Wires::new().ok()) else { return };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
+    let mut events = Events::new();
+    ENGINE.listening.store(LISTENING, SeqCst);
     loop {
-        let seen = ENGINE.nudge.load(SeqCst);
         if ENGINE.demanded.load(SeqCst) != 0 {
             break;
         }
         let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { break };
         let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
-        let engage = limit - margin(limit);
-        if ENGINE.reserved.load(SeqCst) <= engage {
-            futex::wait(&ENGINE.nudge, seen, Some(1_000_000), Scope::Private);
-            continue;
-        }
         let mut used = statm.map_or(u64::MAX, anonymous);
-        let mut spent = 0;
-        if used >= engage {
-            let began = process::now_us();
-            used = exact(&mut pagemap);
-            spent = process::now_us() - began;
+        if !wires.set() && (limit < SMALL || used >= limit / 2) && !wires.place(machine, limit) && used >= limit / 2 {
+            // More is reserved than wires can guard.
+            break;
+        }
+        let engage = limit - margin(limit, &wires);
+        let mut sleep = IDLE;
+        if ENGINE.reserved.load(SeqCst) > engage {
+            let mut spent = 0;
             if used >= engage {
-                break;
+                let began = process::now_us();
+                used = exact(&mut pagemap);
+                spent = process::now_us() - began;
+                if used >= engage {
+                    break;
+                }
+            }
+            // What is in RAM is charged, so that other processes of the session know of it.
+            let held = entry.held_pages();
+            if used > held {
+                entry.acquire(session.ledger(), used - held);
+            } else if held - used > limit / 4 {
+                entry.give_back(session.ledger(), held - used);
+            }
+            sleep = ((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20);
+        }
+        if ENGINE.listening.swap(GUARDING, SeqCst) != GUARDING {
+            futex::wake(&ENGINE.listening, u32::MAX, Scope::Private);
+        }
+        events.clear();
+        machine.poll(Wait::Micros(sleep), &mut events);
+        for event in events.as_slice() {
+            if let Event::Fault { page, .. } = *event {
+                fault(machine, &mut wires, page);
             }
         }
-        // What is in RAM is charged, so that other processes of the session know of it.
-        let held = entry.held_pages();
-        if used > held {
-            entry.acquire(session.ledger(), used - held);
-        } else if held - used > limit / 4 {
-            entry.give_back(session.ledger(), held - used);
-        }
-        let sleep = ((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20);
-        futex::wait(&ENGINE.nudge, seen, Some(sleep), Scope::Private);
     }
     if let Ok(statm) = statm {
         file::close(statm);
     }
 }
 
-/// What is left for pages touched before the registration takes hold: an eighth, more of a small budget, which a
-/// program outruns while the watcher waits for a processor.
-fn margin(limit: u64) -> u64 {
-    const SMALL: u64 = 16 * 1024;
-    (limit / 8).max((limit / 2).min(SMALL))
+/// The doorbell, or a wire.
+fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page) {
+    let Some(command) = ENGINE.mailbox.rung(page) else { return wires.cut(machine, page) };
+    if let Command::Manage(run) = command {
+        wires.extend(machine, run);
+    }
+    machine.zero_in(page);
+    machine.wake(Run { start: page, pages: 1 });
+    ENGINE.mailbox.rearm(page);
+}
+
+/// What is left for pages touched before the registration takes hold: an eighth of the budget, or two distances between
+/// wires if that is more.
+fn margin(limit: u64, wires: &Wires) -> u64 {
+    (limit / 8).max((wires.interval() * 2).min(limit / 2))
 }
 
 /// Anonymous pages of the whole process: an upper bound for the managed ones, for the price of one read.

@@ -1,0 +1,135 @@
+//! Tripwires: while nothing is paged yet, a few absent blocks of the managed ranges are registered, so that a program
+//! that touches memory faster than the watcher looks runs into one and waits for it. Between two wires of a range lies
+//! a small part of the budget; memory that is touched in order therefore cannot outrun the watcher at all, and memory
+//! that is touched all over meets a wire soon.
+
+use super::ENGINE;
+use ream_page::{BLOCK_PAGES, Block, Page, Run};
+use ream_sys::memory::MapSlice;
+use ream_sys::{Errno, LinuxMachine, Machine};
+
+/// Most wires at a time: each is a mapping of its own, of which a process may have 65 530.
+const MOST: usize = 4096;
+/// A wire where no whole block fits.
+const SMALL: u64 = 16;
+/// Closest that wires are, in pages: every other block.
+const CLOSEST: u64 = 2 * BLOCK_PAGES as u64;
+
+/// The wires of this process.
+pub struct Wires {
+    list: MapSlice<(u64, u64)>,
+    len: usize,
+    /// Pages of a range from one wire to the next; 0 before there are any.
+    interval: u64,
+    /// Pages added since the last wire, in ranges too short for one.
+    short: u64,
+}
+
+impl Wires {
+    /// None yet.
+    pub fn new() -> Result<Wires, Errno> {
+        Ok(Wires { list: MapSlice::new(MOST)?, len: 0, interval: 0, short: 0 })
+    }
+
+    /// Whether there are any.
+    pub fn set(&self) -> bool {
+        self.interval > 0
+    }
+
+    /// Pages that a thread can touch in order before it meets a wire.
+    pub fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// Sets wires in all managed ranges, for a process that may hold `limit` pages. Returns false when so much is
+    /// reserved that they would be too far apart.
+    pub fn place(&mut self, machine: &mut LinuxMachine, limit: u64) -> bool {
+        let reserved = ENGINE.regions.lock().total();
+        let interval = (limit / 64).max(CLOSEST).max(reserved / (MOST as u64 / 2));
+        if interval > (limit / 8).max(CLOSEST) {
+            return false;
+        }
+        self.interval = interval;
+        let mut from = Page(0);
+        loop {
+            // In pieces, so that the lock is not held during the calls.
+            let mut piece = [Run { start: Page(0), pages: 0 }; 64];
+            let len = ENGINE.regions.lock().copy_from(from, &mut piece);
+            for run in piece.iter().take(len) {
+                self.extend(machine, *run);
+                from = run.end();
+            }
+            if len < piece.len() {
+                return true;
+            }
+        }
+    }
+
+    /// A range has been added: it gets its wires before it is touched.
+    pub fn extend(&mut self, machine: &mut LinuxMachine, run: Run) {
+        if self.interval == 0 {
+            return;
+        }
+        if run.pages < self.interval {
+            self.short += run.pages;
+            if self.short >= self.interval {
+                self.short = 0;
+                self.hang(machine, run.start, run.end());
+            }
+            return;
+        }
+        let mut at = run.start;
+        while at.0 < run.end().0 {
+            let end = Page(run.end().0.min(at.0 + self.interval));
+            self.hang(machine, at, end);
+            at = end;
+        }
+    }
+
+    /// Registers the last absent block from `start` to `end`, or a few pages where there is no whole block.
+    fn hang(&mut self, machine: &mut LinuxMachine, start: Page, end: Page) {
+        let last = Block(end.0 / BLOCK_PAGES as u64).first().0.checked_sub(BLOCK_PAGES as u64).map(Page);
+        let wire = match last.filter(|first| first.0 >= start.0) {
+            Some(first) => Run { start: first, pages: BLOCK_PAGES as u64 },
+            None => {
+                let first = Page(end.0.saturating_sub(SMALL).max(start.0));
+                Run { start: first, pages: end.0 - first.0 }
+            }
+        };
+        let mut absent = true;
+        machine.present(wire, &mut |_, _| absent = false);
+        let Some(place) = self.list.get_mut(self.len).filter(|_| absent && wire.pages > 0) else { return };
+        if machine.register(wire).is_ok() {
+            *place = (wire.start.0, wire.pages);
+            self.len += 1;
+        }
+    }
+
+    /// A thread ran into a wire: takes it away, which lets the thread go on.
+    pub fn cut(&mut self, machine: &mut LinuxMachine, page: Page) {
+        let found = self
+            .list
+            .as_slice()
+            .iter()
+            .take(self.len)
+            .position(|(start, pages)| (*start..*start + *pages).contains(&page.0));
+        let mut wire = page.block().run();
+        if let Some(index) = found {
+            if let Some((start, pages)) = self.list.get(index).copied() {
+                wire = Run { start: Page(start), pages };
+            }
+            self.len -= 1;
+            let last = self.list.get(self.len).copied();
+            if let Some((place, last)) = self.list.get_mut(index).zip(last) {
+                *place = last;
+            }
+        }
+        // A wire that was moved or cut in two by the program: at least its page.
+        let one = Run { start: page, pages: 1 };
+        if machine.unregister(wire).is_err() && machine.unregister(one).is_err() {
+            machine.zero_in(page);
+        }
+        machine.wake(wire);
+        machine.wake(one);
+    }
+}
