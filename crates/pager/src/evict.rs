@@ -9,7 +9,9 @@ use ream_sys::{Machine, Stop};
 
 /// Pages that one turn may move out or compare, so that faults never wait long for the pager; fewer while threads wait.
 const TURN: u32 = 1024;
-const SHORT_TURN: u32 = 128;
+const SHORT_TURN: u32 = 24;
+/// Pages by which the stage may fall short before it is filled again.
+const SLACK: u64 = 64;
 /// Pages that a write gathers: 256 KiB at least while there is no hurry, 512 KiB of scattered frames at most.
 const CLUSTER: u64 = 64;
 const LARGEST_CLUSTER: usize = 128;
@@ -21,6 +23,9 @@ const IN_PLACE: usize = 16;
 impl<M: Machine> Shard<M> {
     /// One turn of eviction. Returns whether there is more to do at once.
     pub(crate) fn balance(&mut self) -> bool {
+        if self.at_ease() {
+            return false;
+        }
         let turn = if self.threads_waiting() > 0 { SHORT_TURN } else { TURN };
         let mut budget = turn;
         let before = (self.used, self.evictions, self.count(State::Clean));
@@ -83,6 +88,20 @@ impl<M: Machine> Shard<M> {
             more |= before != (self.used, self.evictions, self.count(State::Clean));
         }
         more
+    }
+
+    /// Whether eviction has nothing to do for now. It begins when the stage falls short by some pages, and goes on until
+    /// it is full.
+    pub fn at_ease(&mut self) -> bool {
+        let (high, cooling) = (self.marks.high + self.excess(), self.marks.cooling);
+        let (ready, staged) = (self.ready(), self.ready() + self.count(State::Cooling));
+        let slack = SLACK.min(self.marks.high / 8);
+        if ready + slack < high || staged + slack < high + cooling || self.used > self.limit {
+            self.tidying = true;
+        } else if ready >= high && staged >= high + cooling {
+            self.tidying = false;
+        }
+        !self.tidying && self.dirty_pages < CLUSTER && self.free_pages() >= self.marks.low
     }
 
     /// Whether there is a place in the staging area for a page to be moved to; populated places that are free are

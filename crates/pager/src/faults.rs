@@ -295,23 +295,26 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    fn install_and_wake(&mut self, run: (Frame, Page, u32)) {
+    pub(crate) fn install_and_wake(&mut self, run: (Frame, Page, u32)) {
         let (frame, page, pages) = run;
         if pages == 0 {
             return;
         }
-        self.install(frame, page, pages);
-        self.machine.wake(Run { start: page, pages: pages as u64 });
+        if !self.install(frame, page, pages) {
+            self.machine.wake(Run { start: page, pages: pages as u64 });
+        }
     }
 
     /// Installs frames at absent pages of one block: Zero ones filled, staged ones as they are. Frames that could not
-    /// be installed are given up, with nothing lost: their pages go back to where their content is.
-    pub(crate) fn install(&mut self, frame: Frame, page: Page, pages: u32) {
+    /// be installed are given up, with nothing lost: their pages go back to where their content is. Returns whether all
+    /// were moved, and so whoever slept on them is awake; else the caller wakes them.
+    pub(crate) fn install(&mut self, frame: Frame, page: Page, pages: u32) -> bool {
         let whole = pages == BLOCK_PAGES && self.frames.is_huge(frame);
         if whole {
             self.machine.drop_table(page.block());
         }
         let mut done = 0;
+        let mut moved_all = true;
         while done < pages {
             let (from, to, want) = (frame.plus(done), page.plus(done), pages - done);
             let outcome = self.machine.move_in(from, to, want);
@@ -321,6 +324,7 @@ impl<M: Machine> Shard<M> {
                 break;
             }
             let (from, to) = (frame.plus(done), page.plus(done));
+            moved_all &= outcome.stop.is_none();
             match outcome.stop {
                 None => {}
                 Some(Stop::Busy | Stop::Mapping) => match self.machine.copy_in(from, to) {
@@ -343,7 +347,7 @@ impl<M: Machine> Shard<M> {
                 }
                 Some(Stop::Absent) => {
                     self.fail(Fatal::Internal("a populated frame was found empty"));
-                    return;
+                    return false;
                 }
             }
         }
@@ -352,6 +356,7 @@ impl<M: Machine> Shard<M> {
                 meta.set_huge(true);
             }
         }
+        moved_all
     }
 
     /// The step that installing this page's frame is.

@@ -251,8 +251,7 @@ impl<M: Machine> Shard<M> {
 
     fn arrived(&mut self, frame: Frame, page: Page, pages: u32, wanted: bool) {
         if wanted {
-            self.install(frame, page, pages);
-            self.machine.wake(Run { start: page, pages: pages as u64 });
+            self.install_and_wake((frame, page, pages));
         } else {
             self.queue(List::Ahead, page, pages);
         }

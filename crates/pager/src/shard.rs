@@ -120,6 +120,8 @@ pub struct Shard<M: Machine> {
     pub(crate) fruitless: u64,
     /// Nothing resident could be moved out when that was last tried.
     pub(crate) barren: bool,
+    /// Eviction has begun and not yet filled the stage.
+    pub(crate) tidying: bool,
     /// A thread waits for a frame, and none can be had within the limit.
     starved: bool,
     pending: MapSlice<Pending>,
@@ -180,6 +182,7 @@ impl<M: Machine> Shard<M> {
             victims: 0,
             fruitless: 0,
             barren: false,
+            tidying: false,
             starved: false,
             pending: MapSlice::new(PENDING)?,
             pending_head: 0,

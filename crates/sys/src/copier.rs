@@ -172,6 +172,7 @@ pub(crate) unsafe fn move_in(
     if done > 0 {
         // SAFETY: their content is with the program now.
         let _ = unsafe { memory::advise(frames.address(), run(frames, done).bytes(), Advice::DontNeed) };
+        inbox.uffd.wake(destination.address(), run(destination, done).bytes());
     }
     Moved { pages: done, stop }
 }

@@ -157,7 +157,7 @@ pub trait Machine {
     /// First place of the huge area, a multiple of 512.
     fn huge_start(&self) -> u32;
 
-    /// Moves populated frames to absent pages. Wakes nobody. The destination becomes a large page when 512 aligned
+    /// Moves populated frames to absent pages, and wakes the threads that sleep on those moved. The destination becomes a large page when 512 aligned
     /// huge frames that are one large page go to one whole block without a page table.
     fn move_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved;
     /// Moves mapped pages to empty frames, atomically page by page: nothing can be written to them unseen. Passing

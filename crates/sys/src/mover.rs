@@ -37,7 +37,10 @@ pub(crate) unsafe fn move_pages(
         let rest = pages - done;
         part = part.clamp(1, rest);
         // SAFETY: the caller's promise.
-        let progress = unsafe { inbox.uffd.move_pages(to.address(), from.address(), part as usize * PAGE_BYTES) };
+        let progress = unsafe {
+            let bytes = part as usize * PAGE_BYTES;
+            inbox.uffd.move_pages(to.address(), from.address(), bytes, direction == Direction::In)
+        };
         let moved = ((progress.bytes / PAGE_BYTES) as u32).min(part);
         done += moved;
         if moved > 0 {
@@ -73,6 +76,9 @@ pub(crate) unsafe fn move_pages(
                 0 => Stop::Exists,
                 // The kernel moved these and forgot to count them.
                 more => {
+                    if direction == Direction::In {
+                        inbox.uffd.wake(to.address(), more as usize * PAGE_BYTES);
+                    }
                     done += more;
                     part = rest - more;
                     continue;

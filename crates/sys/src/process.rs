@@ -225,8 +225,25 @@ pub fn start_time(pid: u32) -> Option<u64> {
 /// (Linux 6.12), and timers without slack. Or makes it an ordinary one again. Best effort.
 pub fn hurry(on: bool) {
     const TIMER_SLACK: usize = 29;
-    const OTHER: u32 = 0;
     const FIFO: u32 = 1;
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call2(number::__NR_prctl, TIMER_SLACK, if on { 1 } else { 0 }) };
+    let _ = match on {
+        true => set_policy(0, FIFO, 1, 0).or_else(|_| set_policy(0, OTHER, 0, 100_000)),
+        false => set_policy(0, OTHER, 0, 0),
+    };
+}
+
+/// The ordinary scheduling policy.
+const OTHER: u32 = 0;
+
+/// Makes a thread (0: the calling one) give way to every ordinary one, or makes it an ordinary one again.
+pub fn give_way(thread: u32, on: bool) -> Result<(), Errno> {
+    const IDLE: u32 = 5;
+    set_policy(thread, if on { IDLE } else { OTHER }, 0, 0)
+}
+
+fn set_policy(thread: u32, policy: u32, priority: u32, runtime: u64) -> Result<(), Errno> {
     /// The kernel's struct sched_attr, first version.
     #[repr(C)]
     struct Attributes {
@@ -239,19 +256,11 @@ pub fn hurry(on: bool) {
         deadline: u64,
         period: u64,
     }
-    let set = |policy: u32, priority: u32, runtime: u64| {
-        let attributes = Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
-        // SAFETY: the kernel reads the structure, whose size is given in it.
-        unsafe { call3(number::__NR_sched_setattr, 0, (&raw const attributes).expose_provenance(), 0) }
-    };
-    // SAFETY: no memory is touched.
-    let _ = unsafe { call2(number::__NR_prctl, TIMER_SLACK, if on { 1 } else { 0 }) };
-    let _ = match on {
-        true => set(FIFO, 1, 0).or_else(|_| set(OTHER, 0, 100_000)),
-        false => set(OTHER, 0, 0),
-    };
+    let attributes = Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
+    let place = (&raw const attributes).expose_provenance();
+    // SAFETY: the kernel reads the structure, whose size is given in it.
+    unsafe { call3(number::__NR_sched_setattr, thread as usize, place, 0) }.map(|_| ())
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;

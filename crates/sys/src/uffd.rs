@@ -236,13 +236,15 @@ impl Uffd {
         let _ = self.control(WAKE, &mut [address as u64, bytes as u64]);
     }
 
-    /// Moves mapped pages to absent places, atomically page by page. Wakes nobody.
+    /// Moves mapped pages to absent places, atomically page by page. With `wake`, whoever sleeps on those moved is
+    /// woken.
     ///
     /// # Safety
     /// The pages leave `source`: nobody may rely on finding them there.
-    pub unsafe fn move_pages(&self, destination: usize, source: usize, bytes: usize) -> Progress {
+    pub unsafe fn move_pages(&self, destination: usize, source: usize, bytes: usize, wake: bool) -> Progress {
         const DONTWAKE: u64 = 1;
-        let mut argument = [destination as u64, source as u64, bytes as u64, DONTWAKE, 0];
+        let mode = if wake { 0 } else { DONTWAKE };
+        let mut argument = [destination as u64, source as u64, bytes as u64, mode, 0];
         let result = self.control(MOVE, &mut argument);
         match result {
             Ok(_) => Progress { bytes, result: Ok(()) },

@@ -281,8 +281,9 @@ impl Pager {
             (false, false, false) => Wait::Micros(HOUSEKEEPING),
         };
         self.listen(wait);
-        // Reads go out before anything is tidied up: the device works meanwhile.
-        while self.shard.take_started() {
+        // Reads go out before anything is tidied up: the device works meanwhile. With nothing to tidy up, the next
+        // wait submits them.
+        while self.shard.take_started() && !self.shard.at_ease() {
             self.listen(Wait::No);
         }
         if self.last_look - self.last_housekeeping > HOUSEKEEPING {
@@ -416,7 +417,7 @@ impl Pager {
             *window = Window { thread, following: window.following, ..Window::default() };
         }
         window.faults += 1;
-        if window.faults < 128 {
+        if window.faults < if window.following { 16 } else { 128 } {
             return;
         }
         let Some(entry) = ENGINE.entry() else { return };

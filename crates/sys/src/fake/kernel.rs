@@ -192,6 +192,7 @@ impl Machine for FakeMachine {
             return Moved { pages: 0, stop: Some(Stop::Mapping) };
         }
         let moved = self.moves_in(frame.0, page, pages);
+        self.wake_sleepers(Run { start: page, pages: moved.pages as u64 });
         self.counts.moved_in += moved.pages as u64;
         self.account();
         self.between();
