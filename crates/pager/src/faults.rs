@@ -315,6 +315,10 @@ impl<M: Machine> Shard<M> {
         }
         let mut done = 0;
         let mut moved_all = true;
+        if pages == 1 && self.machine.copy_in(frame, page) == Copied::Done {
+            self.installed(frame, page, 1, true);
+            return true;
+        }
         while done < pages {
             let (from, to, want) = (frame.plus(done), page.plus(done), pages - done);
             let outcome = self.machine.move_in(from, to, want);

@@ -253,13 +253,12 @@ impl Uffd {
         }
     }
 
-    /// Copies bytes into absent pages. Wakes nobody.
+    /// Copies bytes into absent pages, and wakes whoever sleeps on those copied.
     ///
     /// # Safety
     /// `source` is readable, and not itself served by this userfaultfd.
     pub unsafe fn copy(&self, destination: usize, source: usize, bytes: usize) -> Progress {
-        const DONTWAKE: u64 = 1;
-        let mut argument = [destination as u64, source as u64, bytes as u64, DONTWAKE, 0];
+        let mut argument = [destination as u64, source as u64, bytes as u64, 0, 0];
         let result = self.control(COPY, &mut argument);
         match result {
             Ok(_) => Progress { bytes, result: Ok(()) },
