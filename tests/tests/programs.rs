@@ -75,7 +75,7 @@ fn perl_with_a_large_hash() {
 #[test]
 fn python_with_numpy_arrays() {
     let Some(python) = python_with("numpy") else { return };
-    compare(64, 0, || Run::of(&python).arg(program("py/arrays.py")).arg("256").unmeasured());
+    compare(64, 0, || Run::of(&python).arg(program("py/arrays.py")).arg("96").unmeasured());
 }
 
 #[test]

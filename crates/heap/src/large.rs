@@ -104,6 +104,7 @@ impl<E: Engine> Large<E> {
             unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length });
             return Some(start);
         }
+        E::moving(run(address.addr(), old));
         let _placing = placing();
         // SAFETY: the block is the caller's; without MREMAP_MAYMOVE it stays where it is.
         if unsafe { memory::remap(address, old, length, 0, 0) }.is_ok() {

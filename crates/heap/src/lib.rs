@@ -44,6 +44,8 @@ pub trait Engine {
     fn discard(run: Run);
     /// The kernel has moved the pages, present and absent ones, to another place, which the program does not know yet.
     fn moved(from: Run, to: Page);
+    /// A range is about to be moved or resized by the kernel, which wants it to be one mapping.
+    fn moving(run: Run);
     /// Whether memory is being paged, so that what is kept for later use costs others.
     fn engaged() -> bool;
     /// Whether the heap belongs to a session: its mappings are made without reserve and ask for large pages.

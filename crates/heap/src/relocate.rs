@@ -20,12 +20,13 @@ const MREMAP_FIXED: usize = 2;
 pub unsafe fn relocate(old: *mut u8, old_bytes: usize, new: *mut u8, new_bytes: usize) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     match unsafe { move_whole(old, old_bytes, new, new_bytes) } {
-        // EFAULT: not one mapping, which kernels before 6.17 do not move at once.
+        // EFAULT: not one mapping. Kernels do not move and resize several at once; some move several in turn.
         Err(Errno(14)) => {}
         result => return result,
     }
     // From here on nothing may fail: the rest is mapped first, and a piece that cannot be moved is copied.
     if new_bytes > old_bytes {
+        // Nothing has been moved yet.
         // SAFETY: the new place beyond the moved part, which the caller owns.
         unsafe { memory::map_over(new.wrapping_add(old_bytes), new_bytes - old_bytes, Protection::ReadWrite) }?;
     }
@@ -42,32 +43,61 @@ unsafe fn move_whole(old: *mut u8, old_bytes: usize, new: *mut u8, new_bytes: us
     unsafe { memory::remap(old, old_bytes, new_bytes, flags, new.expose_provenance()) }.map(|_| ())
 }
 
-/// Halves a range until the pieces are mappings that move.
+/// Moves a range in pieces that are one mapping each.
 ///
 /// # Safety
 /// As [`relocate`].
 unsafe fn move_pieces(old: *mut u8, bytes: usize, new: *mut u8) {
-    // SAFETY: the caller's promise.
-    if unsafe { move_whole(old, bytes, new, bytes) }.is_ok() {
-        return;
-    }
-    let unit = if bytes > BLOCK_BYTES { BLOCK_BYTES } else { PAGE_BYTES };
-    let half = (bytes / 2).next_multiple_of(unit);
-    if half < bytes {
-        // SAFETY: two halves of the caller's ranges.
-        unsafe {
-            move_pieces(old, half, new);
-            move_pieces(old.add(half), bytes - half, new.add(half));
+    let mut done = 0;
+    let mut part = bytes;
+    while done < bytes {
+        part = part.min(bytes - done);
+        let (from, to) = (old.wrapping_add(done), new.wrapping_add(done));
+        // SAFETY: parts of the caller's ranges.
+        if unsafe { move_whole(from, part, to, part) }.is_ok() {
+            done += part;
+            part = bytes - done;
+            continue;
         }
-        return;
+        // Kernels from 6.17 on move mapping after mapping, and may stop behind some.
+        let gone = moved_part(from, part);
+        if gone > 0 {
+            done += gone;
+            part = bytes - done;
+            continue;
+        }
+        if part > PAGE_BYTES {
+            let unit = if part > BLOCK_BYTES { BLOCK_BYTES } else { PAGE_BYTES };
+            let half = (part / 2).next_multiple_of(unit);
+            part = if half < part { half } else { PAGE_BYTES };
+            continue;
+        }
+        // One page that does not move (the process has as many mappings as it may have): its bytes are copied.
+        // SAFETY: both pages are the caller's; the new one is mapped afresh, or was mapped by the caller before.
+        unsafe {
+            let _ = memory::map_over(to, part, Protection::ReadWrite);
+            core::ptr::copy_nonoverlapping(from, to, part);
+            let _ = memory::unmap(from, part);
+        }
+        done += part;
+        part = bytes - done;
     }
-    // One page that does not move (the process has as many mappings as it may have): its bytes are copied.
-    // SAFETY: both pages are the caller's; the new one is mapped afresh, or was mapped by the caller before.
-    unsafe {
-        let _ = memory::map_over(new, bytes, Protection::ReadWrite);
-        core::ptr::copy_nonoverlapping(old, new, bytes);
-        let _ = memory::unmap(old, bytes);
+}
+
+/// Bytes at the start of a range that was all mapped, and of which the kernel moved so many.
+fn moved_part(start: *mut u8, bytes: usize) -> usize {
+    let gone = |page: usize| !memory::is_mapped(start.addr() + page * PAGE_BYTES);
+    // All pages below `low` are gone, and none from `high` on.
+    let (mut low, mut high) = (0, bytes / PAGE_BYTES);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if gone(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
+    low * PAGE_BYTES
 }
 
 #[cfg(test)]

@@ -65,6 +65,9 @@ impl Engine for Paged {
     fn discard(run: Run) {
         engine::discard(run);
     }
+    fn moving(run: Run) {
+        engine::moving(run);
+    }
     fn moved(from: Run, to: Page) {
         if told() {
             engine::moved(from, to);

@@ -263,6 +263,7 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     if !(managed || known(from) || replaces && known(replaced)) {
         return kernel(flags);
     }
+    engine::moving(from);
     let _placing = placing();
     if replaces {
         forget(replaced);

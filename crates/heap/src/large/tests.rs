@@ -34,6 +34,7 @@ macro_rules! engine {
                 }
             }
             fn discard(_: Run) {}
+            fn moving(_: Run) {}
             fn moved(from: Run, to: Page) {
                 $name::remove(from);
                 $name::add(Run { start: to, pages: from.pages }, Kind::Large);

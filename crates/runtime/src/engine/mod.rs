@@ -189,6 +189,13 @@ pub fn discard(run: Run) {
     }
 }
 
+/// The kernel is about to move or resize the mapping of a range: wires would cut it in pieces, which it does not do.
+pub fn moving(run: Run) {
+    if run.pages > 0 && ENGINE.phase() == Phase::Watching {
+        masked(|| tell_watcher(Command::Release(run)));
+    }
+}
+
 /// The kernel has moved the mapping of `from` to `to`. The pager heard of it from the kernel; here the registry follows.
 pub fn moved(from: Run, to: Page) {
     let target = Run { start: to, pages: from.pages };

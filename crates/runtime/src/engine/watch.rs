@@ -121,8 +121,10 @@ pub(super) fn until_full(machine: &mut LinuxMachine) {
 /// The doorbell, or a wire.
 fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page) {
     let Some(command) = ENGINE.mailbox.rung(page) else { return wires.cut(machine, page) };
-    if let Command::Manage(run) = command {
-        wires.extend(machine, run);
+    match command {
+        Command::Manage(run) => wires.extend(machine, run),
+        Command::Release(run) => wires.cut_all(machine, run),
+        _ => {}
     }
     machine.zero_in(page);
     machine.wake(Run { start: page, pages: 1 });

@@ -105,6 +105,17 @@ impl Wires {
         }
     }
 
+    /// Takes the wires of a range away.
+    pub fn cut_all(&mut self, machine: &mut LinuxMachine, run: Run) {
+        let mut index = 0;
+        while index < self.len {
+            match self.list.get(index).copied() {
+                Some((start, _)) if run.contains(Page(start)) => self.cut(machine, Page(start)),
+                _ => index += 1,
+            }
+        }
+    }
+
     /// A thread ran into a wire: takes it away, which lets the thread go on.
     pub fn cut(&mut self, machine: &mut LinuxMachine, page: Page) {
         let found = self
