@@ -87,7 +87,7 @@ fn python_multiprocessing_by_fork_and_by_spawn() {
 #[test]
 fn r_with_models_and_forked_workers() {
     let Some(rscript) = installed("Rscript") else { return };
-    compare(96, 0, || Run::of(&rscript).arg("--vanilla").arg(program("R/model.R")).unmeasured());
+    compare(200, 0, || Run::of(&rscript).arg("--vanilla").arg(program("R/model.R")).unmeasured());
 }
 
 #[test]

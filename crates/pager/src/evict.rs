@@ -63,13 +63,13 @@ impl<M: Machine> Shard<M> {
                         // The stage is full: what is under way empties it.
                         break;
                     }
-                    if self.fruitless > (self.new.len() + self.hot.len()) as u64 {
+                    if self.fruitless > (self.new.len() + self.hot.len()) {
                         // All were tried in vain: once more in a while, or after an event.
                         self.fruitless = 0;
                         self.barren = true;
                         break;
                     }
-                    budget = budget.saturating_sub(8);
+                    budget = budget.saturating_sub(1);
                 }
                 Some(pages) => {
                     self.fruitless = 0;

@@ -315,7 +315,7 @@ impl<M: Machine> Shard<M> {
         }
         let mut done = 0;
         let mut moved_all = true;
-        if pages == 1 && self.machine.copy_in(frame, page) == Copied::Done {
+        if pages == 1 && self.room_for_copy() && self.machine.copy_in(frame, page) == Copied::Done {
             self.installed(frame, page, 1, true);
             return true;
         }
@@ -361,6 +361,13 @@ impl<M: Machine> Shard<M> {
             }
         }
         moved_all
+    }
+
+    /// Whether a page may be copied, for which its frame and its copy exist at once. Populated frames that are free make
+    /// room for it, many at a time.
+    fn room_for_copy(&mut self) -> bool {
+        const BATCH: u64 = 32;
+        self.used < self.limit || self.frames.full_count() > 2 * BATCH && self.make_room(BATCH, false)
     }
 
     /// The step that installing this page's frame is.

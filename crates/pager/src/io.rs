@@ -285,6 +285,20 @@ impl<M: Machine> Shard<M> {
         self.push_clean(clean);
     }
 
+    /// A page moved while an older copy of it is being written: the end of that write is told to its new address.
+    pub(crate) fn redirect_write(&mut self, from: Page, to: Page) {
+        for tag in 0..self.ops.len() {
+            let Some(op) = self.ops.get(tag).copied().filter(|op| op.kind == WRITE) else { continue };
+            for frame in op.frames() {
+                let info = self.frames.info(frame);
+                if info.io() && info.detached() && info.page() == from {
+                    self.frames.update(frame, |info| info.set_page(to));
+                    return;
+                }
+            }
+        }
+    }
+
     pub(crate) fn push_clean(&mut self, run: Option<(Page, u32)>) {
         if let Some((start, pages)) = run {
             self.queue(List::Clean, start, pages);

@@ -163,7 +163,7 @@ pub trait Machine {
     /// Moves mapped pages to empty frames, atomically page by page: nothing can be written to them unseen. Passing
     /// EBUSY is retried inside.
     fn move_out(&mut self, page: Page, frame: Frame, pages: u32) -> Moved;
-    /// Copies one populated frame to an absent page; the frame stays. Wakes nobody.
+    /// Copies one populated frame to an absent page, and wakes the threads that sleep on it; the frame stays.
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied;
     /// Maps zeros at an absent page; `Exists` proves that something is mapped there. Wakes nobody.
     fn zero_in(&mut self, page: Page) -> Copied;

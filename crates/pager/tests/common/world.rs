@@ -269,7 +269,9 @@ impl World {
         let idle = self.shard.machine().in_flight() == 0 && !self.shard.machine().anyone_sleeps();
         self.restless = if more && idle { self.restless + 1 } else { 0 };
         if self.restless > RESTLESS {
-            panic!("the pager finds no rest\n{}", self.shard.machine().dump());
+            let counts: Vec<u64> = (0..9).map(|number| self.shard.count(state(number))).collect();
+            let (used, limit, dump) = (self.shard.used(), self.shard.limit(), self.shard.machine().dump());
+            panic!("the pager finds no rest: {used} used of {limit}, by state {counts:?}\n{dump}");
         }
         let wait = match (more, self.shard.waiting()) {
             (true, _) => Wait::No,

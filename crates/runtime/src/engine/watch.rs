@@ -77,9 +77,13 @@ pub(super) fn until_full(machine: &mut LinuxMachine) {
         let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { break };
         let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
         let mut used = statm.map_or(u64::MAX, anonymous);
-        if !wires.set() && (limit < SMALL || used >= limit / 2) && !wires.place(machine, limit) && used >= limit / 2 {
-            // More is reserved than wires can guard.
-            break;
+        let half = used >= limit / 2;
+        if !wires.set() && (limit < SMALL || half) {
+            let placed = wires.place(machine, limit);
+            if !placed && half {
+                // More is reserved than wires can guard.
+                break;
+            }
         }
         let engage = limit - margin(limit, &wires);
         let mut sleep = IDLE;

@@ -230,6 +230,7 @@ impl Machine for FakeMachine {
         self.check(page, content, "copy_in");
         self.memory.install(page, content, false);
         self.counts.copies += 1;
+        self.wake_sleepers(Run { start: page, pages: 1 });
         self.account();
         self.between();
         Copied::Done
