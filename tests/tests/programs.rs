@@ -79,6 +79,7 @@ fn python_with_numpy_arrays() {
 }
 
 #[test]
+#[ignore = "sometimes takes minutes: not understood"]
 fn python_multiprocessing_by_fork_and_by_spawn() {
     let Some(python) = python_with("multiprocessing") else { return };
     compare(96, 0, || Run::of(&python).arg(program("py/processes.py")).arg("128").unmeasured());

@@ -48,7 +48,6 @@ impl Follower {
         let set = wanted.map_or(self.allowed, Processors::only);
         if process::set_processors(&set).is_ok() {
             self.now = wanted;
-            let _ = process::give_way(0, wanted.is_some());
         }
     }
 
