@@ -59,11 +59,16 @@ impl<M: Machine> Shard<M> {
                 // An entry whose pages have gone elsewhere, or that cannot be moved now and waits at the queue's end.
                 Some(0) => {
                     self.fruitless += 1;
+                    if self.unsharing.is_some() {
+                        // Pages that a forked child shares, probably: its end is an event.
+                        self.barren = self.fruitless > self.new.len() + self.hot.len();
+                        break;
+                    }
                     if !self.spare_holes() {
                         // The stage is full: what is under way empties it.
                         break;
                     }
-                    if self.fruitless > (self.new.len() + self.hot.len()) {
+                    if self.fruitless > self.new.len() + self.hot.len() {
                         // All were tried in vain: once more in a while, or after an event.
                         self.fruitless = 0;
                         self.barren = true;
@@ -450,12 +455,12 @@ impl<M: Machine> Shard<M> {
                     done += 1;
                 }
                 Some(Stop::Busy) => {
-                    let rest = Run { start: stuck, pages: (pages - done) as u64 };
-                    if self.forked && !self.unshared.contains(stuck) && self.start_unshare(rest) {
+                    if self.forked && !self.unshared.contains(stuck) && self.unshare_around(stuck) {
+                        // Most likely so are the rest and what comes next: all have their turn when that is done.
                         self.enqueue(stuck, pages - done, hot);
                         return moved_all;
                     }
-                    // Pinned, or the helper is busy: it has its turn again later.
+                    // Pinned: it has its turn again later.
                     self.enqueue(stuck, 1, hot);
                     done += 1;
                 }
@@ -479,6 +484,18 @@ impl<M: Machine> Shard<M> {
             }
         }
         moved_all
+    }
+
+    /// Has the resident pages around one that is shared with a forked child made ours alone, as many as lie in its
+    /// block. Returns whether that is under way, for this page or for others.
+    fn unshare_around(&mut self, page: Page) -> bool {
+        if self.unsharing.is_none() {
+            let block = page.block().run();
+            let (start, pages) = self.run_of(page, (block.start.0, BLOCK_PAGES), |state| state == State::Resident);
+            let _ = self.start_unshare(Run { start, pages: pages as u64 })
+                || self.start_unshare(Run { start: page, pages: 1 });
+        }
+        self.unsharing.is_some()
     }
 
     fn heat(&mut self, page: Page) {

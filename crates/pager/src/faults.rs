@@ -104,7 +104,7 @@ impl<M: Machine> Shard<M> {
     }
 
     /// The longest run around `page`, inside `extent` and the page's block, whose states all pass.
-    fn run_of(&self, page: Page, extent: (u64, u32), pass: impl Fn(State) -> bool) -> (Page, u32) {
+    pub(crate) fn run_of(&self, page: Page, extent: (u64, u32), pass: impl Fn(State) -> bool) -> (Page, u32) {
         let limits = page.block().run().and(Run { start: Page(extent.0), pages: extent.1 as u64 });
         let (mut start, mut end) = (page, page.plus(1));
         while end.0 < limits.end().0 && pass(self.table.word(end).state()) {

@@ -164,6 +164,7 @@ impl<M: Machine> Shard<M> {
         self.failures = 0;
         self.quiet = false;
         self.unsharing = None;
+        self.unshared = Run { start: Page(0), pages: 0 };
         self.wanted = 0;
         self.counters = counters;
         let table = &mut self.table;

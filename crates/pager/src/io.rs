@@ -169,6 +169,7 @@ impl<M: Machine> Shard<M> {
         if op.kind == UNSHARE {
             if let Some((_, run)) = self.unsharing.take() {
                 self.unshared = run;
+                self.fruitless = 0;
             }
             self.put_tag(tag);
             return;

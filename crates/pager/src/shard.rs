@@ -571,13 +571,23 @@ impl<M: Machine> Shard<M> {
     /// A fault waits and nothing is under way that could free a frame: the store is full, or everything is pinned,
     /// held, or metadata.
     fn check_stuck(&mut self) {
-        let under_way = self.tags_free < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
+        // The helper that unshares pages may itself be the one that waits for a frame.
+        let helpless = self.unsharing.is_some_and(|(_, run)| self.is_waited_for(run)) as usize;
+        let under_way = self.tags_free + helpless < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
         if !under_way && self.free_pages() == 0 {
             match self.store_full {
                 Some(errno) => self.fail(Fatal::StoreFull(Some(errno))),
                 None => self.starved = self.barren,
             }
         }
+    }
+
+    /// Whether a postponed fault lies in this run.
+    fn is_waited_for(&self, run: Run) -> bool {
+        (0..self.pending_len).any(|index| {
+            let entry = self.pending.get((self.pending_head + index) % PENDING);
+            entry.is_some_and(|entry| run.contains(Page(entry.page)))
+        })
     }
 
     /// Whether a thread waits for a frame although nothing more can be evicted: the limit is too low for what must

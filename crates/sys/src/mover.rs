@@ -6,8 +6,10 @@ use crate::pagemap::Pagemap;
 use crate::{Errno, Moved, Stop, memory, process};
 use ream_page::{BLOCK_PAGES, PAGE_BYTES, Page, Run};
 
-/// How long a passing EBUSY is waited out. Of those seen, the longest took 160.
-const PATIENCE_US: u64 = 200;
+/// How long a passing EBUSY is waited out, in microseconds. Of those seen, the longest took 160.
+const PATIENCE_IN: u64 = 200;
+/// The same for a victim, beside which there are others.
+const PATIENCE_OUT: u64 = 20;
 
 /// Which end of a move is the program's memory; the other is the staging area.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,7 @@ pub(crate) unsafe fn move_pages(
     let mut part = pages;
     let mut busy_since = None;
     let mut retries = 0;
+    let patience = if direction == Direction::In { PATIENCE_IN } else { PATIENCE_OUT };
     while done < pages {
         let (to, from) = (destination.plus(done), source.plus(done));
         let rest = pages - done;
@@ -66,7 +69,7 @@ pub(crate) unsafe fn move_pages(
                 let now = process::now_us();
                 let since = *busy_since.get_or_insert(now);
                 // Shared with a forked child: that does not pass.
-                if now - since < PATIENCE_US && !pagemap.shared(from) {
+                if now - since < patience && !pagemap.shared(from) {
                     pause(now - since);
                     continue;
                 }

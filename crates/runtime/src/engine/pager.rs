@@ -7,7 +7,7 @@ use super::{ENGINE, Phase, fork};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
-use ream_stats::{Process, Session};
+use ream_stats::{Ledger, Process, Session};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd};
 use ream_sys::memory::{self, Advice, Protection};
@@ -31,6 +31,10 @@ const IDLE: u64 = 100_000;
 const BRIEF: u64 = 1000;
 /// Pages by which the budget is overdrawn at a time when nothing can be evicted and a thread waits.
 const OVERDRAFT: u64 = 256;
+/// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
+const PATIENCE: u64 = 500_000;
+/// Most pages that are left for newcomers.
+const SPARE: u64 = 1024;
 /// Pages that are enough to work with, beside what must stay.
 const LEAST: u64 = 16 * 1024;
 /// Exit status when the program had to be stopped.
@@ -115,7 +119,7 @@ fn engage() -> Result<(), Failure> {
     // SAFETY: set by `prepare` on this thread, and used by no other.
     let shard = unsafe { &mut *SHARD.load(SeqCst) };
     // All that the ledger has; other processes get their share when they ask.
-    entry.acquire(session.ledger(), session.ledger().total_pages());
+    entry.acquire(session.ledger(), available(session.ledger(), entry.held_pages()));
     shard.set_limit(entry.held_pages());
     let regions = ENGINE.regions.lock();
     regions.each(&mut |run| {
@@ -233,6 +237,7 @@ pub(super) fn run() -> ! {
         command: None,
         last_housekeeping: 0,
         last_look: process::now_us(),
+        starving_since: 0,
         window: Window::default(),
         overdrawn: false,
     };
@@ -258,6 +263,8 @@ struct Pager {
     command: Option<(Command, Page)>,
     last_housekeeping: u64,
     last_look: u64,
+    /// When a thread began to wait for a frame that nothing here can free; 0 if none does.
+    starving_since: u64,
     window: Window,
     /// The user has been told that the budget does not hold.
     overdrawn: bool,
@@ -269,7 +276,7 @@ impl Pager {
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);
         }
-        let more = more || self.shard.starved() && self.overdraw(OVERDRAFT);
+        let more = more || self.shard.starved() && self.relieve();
         if self.command.is_some() {
             self.go_on();
         }
@@ -290,6 +297,26 @@ impl Pager {
             self.last_housekeeping = self.last_look;
             self.keep_house();
         }
+    }
+
+    /// A thread waits, and nothing can be evicted: takes what others give up, which they do for a process below its
+    /// part; when they do not, or it has its part, more than the budget. Returns whether the limit was raised.
+    fn relieve(&mut self) -> bool {
+        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
+        let limit = self.shard.limit();
+        share(self.shard, session, entry);
+        if self.shard.limit() > limit {
+            self.starving_since = 0;
+            return true;
+        }
+        if self.starving_since == 0 {
+            self.starving_since = self.last_look;
+        }
+        let fair = session.ledger().total_pages() / (session.ledger().engaged() as u64).max(1);
+        if entry.held_pages() < fair && self.last_look - self.starving_since < PATIENCE {
+            return false;
+        }
+        self.overdraw(OVERDRAFT)
     }
 
     /// Everything left in RAM is locked, pinned, protected or metadata, and a thread waits: going over the budget by
@@ -335,7 +362,7 @@ impl Pager {
     fn lonely(&self) -> bool {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return true };
         let total = session.ledger().total_pages();
-        entry.held_pages() >= total && !self.shard.is_frozen()
+        entry.held_pages() + SPARE >= total && !self.shard.is_frozen()
     }
 
     /// A fault outside managed memory: the doorbell, or a page that is registered but not managed.
@@ -455,6 +482,14 @@ fn least(shard: &Shard<LinuxMachine>, session: &Session) -> u64 {
     shard.fixed() + (part / 4).min(LEAST)
 }
 
+/// Pages of the ledger that a process holding so many may take: a little is left for processes that come to page
+/// something later, so that they need not wait for others to give some up.
+fn available(ledger: &Ledger, held: u64) -> u64 {
+    let spare = (ledger.total_pages() / 64).min(SPARE);
+    let free = ledger.free_pages().max(0) as u64;
+    free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
+}
+
 /// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
 /// part.
 fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
@@ -470,9 +505,9 @@ fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
         shard.set_limit(limit);
         entry.give_back(ledger, held.saturating_sub(shard.used().max(limit)));
         entry.set_starving(ledger, false);
-    } else if pressed && ledger.free_pages() > 0 {
-        let free = ledger.free_pages() as u64;
-        entry.acquire(ledger, free.div_ceil(ledger.engaged().max(1) as u64).max(64));
+    } else if pressed && available(ledger, held) > 0 {
+        let free = available(ledger, held);
+        entry.acquire(ledger, free.div_ceil(ledger.engaged().max(1) as u64).max(64).min(free));
         shard.set_limit(entry.held_pages());
         entry.set_starving(ledger, false);
     } else {
