@@ -20,7 +20,7 @@ seconds() { echo "$((($(date +%s%N) - $1) / 100000000))" | sed 's/.$/.&/; s/^\./
 "$python" -c 'import numpy' 2>/dev/null || stop "needs the Debian packages python3 and python3-numpy"
 
 base=${REAM_STORE:-/var/tmp}
-work=$(mktemp -d "$base/ream-try-XXXXXX")
+work=$(TMPDIR=$base mktemp -d)
 group=
 # shellcheck disable=SC2317  # reached by the trap
 clean() {

@@ -14,7 +14,7 @@ pub const LAYERS: &[&str] = &[
 pub const IN_PROCESS: &[&str] =
     &["page", "policy", "wire", "options", "stats", "sys", "store", "pager", "large", "heap", "runtime"];
 
-/// The layers without any unsafe code.
+/// The layers that forbid `unsafe`.
 pub const SAFE: &[&str] = &["page", "policy", "wire", "options", "store"];
 
 /// What the layers inside the user's process may use from outside the workspace.

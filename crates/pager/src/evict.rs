@@ -312,7 +312,7 @@ impl<M: Machine> Shard<M> {
 
     /// Writes one cluster of gathered dirty pages. Returns whether it could.
     fn flush(&mut self) -> bool {
-        if self.tags_free == 0 || self.store_full.is_some() && self.dirty_pages == 0 {
+        if self.tags_free == 0 || self.store_full.is_some() {
             return false;
         }
         let mut frames = [Frame(0); BLOCK_PAGES as usize];

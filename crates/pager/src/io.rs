@@ -52,6 +52,11 @@ impl Op {
     }
 }
 
+/// Whether an error says that space is missing: the file system's, or the user's quota.
+fn is_full(errno: Errno) -> bool {
+    matches!(-(errno.0 as i32), ENOSPC | EDQUOT)
+}
+
 impl<M: Machine> Shard<M> {
     pub(crate) fn take_tag(&mut self) -> Option<u32> {
         self.tags_free = self.tags_free.checked_sub(1)?;
@@ -269,7 +274,7 @@ impl<M: Machine> Shard<M> {
             let page = info.page();
             if info.detached() {
                 self.free_frames(at, 1);
-                self.settle_detached(page, slot, true);
+                self.settle_detached(page, slot, Ok(()));
                 continue;
             }
             self.step(page, Step::Match);
@@ -307,15 +312,16 @@ impl<M: Machine> Shard<M> {
     }
 
     /// A page was copied back while it was being written, or let go of: its new slot now counts, or nobody wants it.
-    fn settle_detached(&mut self, page: Page, slot: Slot, good: bool) {
+    fn settle_detached(&mut self, page: Page, slot: Slot, outcome: Result<(), Errno>) {
         let word = self.table.word(page);
         match word.state() {
             State::Resident if word.slot_in_flight() && word.slot() == Some((slot, StoreId::OWN)) => {
-                if good {
-                    self.step(page, Step::Settle);
-                } else {
-                    self.step(page, Step::Forget);
-                    self.slots.free(slot);
+                match outcome {
+                    Ok(()) => self.step(page, Step::Settle),
+                    Err(errno) => {
+                        self.step(page, Step::Forget);
+                        self.unwritten(slot, errno);
+                    }
                 }
                 return;
             }
@@ -323,11 +329,12 @@ impl<M: Machine> Shard<M> {
                 if let Some(frame) = word.frame() {
                     let info = self.frames.info(frame);
                     if info.slot_in_flight() && info.slot() == Some((slot, StoreId::OWN)) {
-                        if good {
-                            self.frames.update(frame, |info| info.set_slot_in_flight(false));
-                        } else {
-                            self.frames.update(frame, |info| info.set_slot(None));
-                            self.slots.free(slot);
+                        match outcome {
+                            Ok(()) => self.frames.update(frame, |info| info.set_slot_in_flight(false)),
+                            Err(errno) => {
+                                self.frames.update(frame, |info| info.set_slot(None));
+                                self.unwritten(slot, errno);
+                            }
                         }
                         return;
                     }
@@ -335,7 +342,15 @@ impl<M: Machine> Shard<M> {
             }
             _ => {}
         }
-        self.free_slot(Some((slot, StoreId::OWN)));
+        match outcome {
+            Ok(()) => self.free_slot(Some((slot, StoreId::OWN))),
+            Err(errno) => self.unwritten(slot, errno),
+        }
+    }
+
+    /// A slot holds nothing, since writing it failed: free again if only space was missing, else out of service.
+    fn unwritten(&mut self, slot: Slot, errno: Errno) {
+        if is_full(errno) { self.slots.free(slot) } else { self.slots.abandon(slot) }
     }
 
     /// A write failed for good: the pages stay in memory, without slots.
@@ -349,7 +364,7 @@ impl<M: Machine> Shard<M> {
             let page = info.page();
             if info.detached() {
                 self.free_frames(at, 1);
-                self.settle_detached(page, slot, false);
+                self.settle_detached(page, slot, Err(errno));
                 continue;
             }
             self.frames.update(at, |info| {
@@ -357,13 +372,13 @@ impl<M: Machine> Shard<M> {
                 info.set_hashed(true);
             });
             self.step(page, Step::Fail);
-            self.slots.free(slot);
+            self.unwritten(slot, errno);
             if !self.dirty.push(page, 1) {
                 self.fail(Fatal::Internal("the queue of dirty pages is full"));
             }
             self.dirty_pages += 1;
         }
-        if errno.0 == 28 || errno.0 == 122 || self.failures > FAILURES {
+        if is_full(errno) || self.failures > FAILURES {
             self.store_full = Some(errno);
         }
     }

@@ -18,6 +18,16 @@ impl Fifo {
         Ok(Fifo { ring: MapSlice::new(entries.max(64))?, head: 0, tail: 0 })
     }
 
+    /// Doubles the room.
+    pub fn grow(&mut self) -> Result<(), Errno> {
+        let mut larger = Fifo::new(self.ring.len() * 2)?;
+        while let Some((start, pages)) = self.pop() {
+            larger.push(start, pages);
+        }
+        *self = larger;
+        Ok(())
+    }
+
     fn place(&self, at: u64) -> usize {
         (at % self.ring.len() as u64) as usize
     }
@@ -83,6 +93,30 @@ impl Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grows_with_its_entries_in_order() {
+        let mut fifo = Fifo::new(64).unwrap();
+        for page in 0..100 {
+            fifo.push(Page(page), 1);
+            if page < 40 {
+                fifo.pop();
+            }
+        }
+        assert_eq!(fifo.len(), 60);
+        while fifo.push(Page(1000), 1) {}
+        fifo.grow().unwrap();
+        assert_eq!(fifo.len(), 64);
+        assert!(fifo.push(Page(2000), 3));
+        for page in 40..100 {
+            assert_eq!(fifo.pop(), Some((Page(page), 1)));
+        }
+        for _ in 0..4 {
+            assert_eq!(fifo.pop(), Some((Page(1000), 1)));
+        }
+        assert_eq!(fifo.pop(), Some((Page(2000), 3)));
+        assert!(fifo.is_empty());
+    }
 
     #[test]
     fn wraps_and_refuses_when_full() {

@@ -461,15 +461,17 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Adds a run to a queue. Entries are left behind when pages go elsewhere; when the queue is full, all but one
-    /// live entry for each page are dropped, which leaves it half empty at least.
+    /// live entry for each page are dropped. That leaves it half empty, unless more pages than the limit must stay:
+    /// then it grows.
     pub(crate) fn queue(&mut self, list: List, start: Page, pages: u32) {
         if self.list(list).push(start, pages) {
             return;
         }
         self.sift(list, false);
         self.sift(list, true);
-        if !self.list(list).push(start, pages) {
-            self.fail(Fatal::Internal("a queue of pages is full"));
+        let full = self.list(list).is_full();
+        if full && self.list(list).grow().is_err() || !self.list(list).push(start, pages) {
+            self.fail(Fatal::Internal("no memory for a queue of pages"));
         }
     }
 

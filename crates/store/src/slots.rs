@@ -221,6 +221,13 @@ impl Slots {
         self.release(slot);
     }
 
+    /// Takes a slot out of service that the device cannot write: it is never handed out again.
+    pub fn abandon(&mut self, slot: Slot) {
+        if self.is_taken(slot.0) {
+            self.in_use -= 1;
+        }
+    }
+
     fn release(&mut self, slot: Slot) {
         let (index, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
         let segment = slot.0 / SEGMENT;
@@ -356,6 +363,24 @@ mod tests {
             assert_eq!(slots.in_use(), set.len() as u64);
         }
         assert!(full > 0, "the limit was never reached");
+    }
+
+    #[test]
+    fn an_abandoned_slot_is_not_handed_out_again() {
+        let mut slots = Slots::new(512).unwrap();
+        let (start, _) = slots.take(512).unwrap();
+        slots.abandon(start.plus(7));
+        assert_eq!(slots.in_use(), 511);
+        for index in (0..512).filter(|index| *index != 7) {
+            slots.free(start.plus(index));
+        }
+        assert_eq!(slots.in_use(), 0);
+        let mut count = 0;
+        while let Ok((first, found)) = slots.take(64) {
+            assert!(!(first.0..first.0 + found).contains(&(start.0 + 7)));
+            count += found;
+        }
+        assert_eq!(count, 511);
     }
 
     #[test]
