@@ -315,6 +315,10 @@ impl<M: Machine> Shard<M> {
         }
         let mut done = 0;
         let mut moved_all = true;
+        if pages == 1 && self.room_for_copy(64) && self.machine.copy_in(frame, page) == Copied::Done {
+            self.installed(frame, page, 1, true);
+            return true;
+        }
         while done < pages {
             let (from, to, want) = (frame.plus(done), page.plus(done), pages - done);
             let outcome = self.machine.move_in(from, to, want);
@@ -329,7 +333,7 @@ impl<M: Machine> Shard<M> {
                 None => {}
                 Some(Stop::Busy | Stop::Mapping) => match self.machine.copy_in(from, to) {
                     Copied::Done => {
-                        self.room_for_copy();
+                        self.room_for_copy(0);
                         self.installed(from, to, 1, true);
                         done += 1;
                     }
@@ -360,17 +364,18 @@ impl<M: Machine> Shard<M> {
         moved_all
     }
 
-    /// Before a page is copied, for which its frame and its copy exist at once: populated frames that are free make room
-    /// for it, many at a time.
-    fn room_for_copy(&mut self) {
+    /// Whether a page may be copied, for which its frame and its copy exist at once. Populated frames that are free make
+    /// room for it, many at a time, when there are more than `spare` of them.
+    fn room_for_copy(&mut self, spare: u64) -> bool {
         const BATCH: u32 = 32;
-        if self.used >= self.limit {
+        if self.used >= self.limit && self.frames.full_count() > spare {
             if let Some((frame, pages)) = self.frames.take_any_full(BATCH) {
                 self.machine.empty_frames(frame, pages);
                 self.frames.put_hole(frame, pages);
                 self.used -= pages as u64;
             }
         }
+        self.used < self.limit
     }
 
     /// The step that installing this page's frame is.
