@@ -337,7 +337,7 @@ fn open_stores(kept: &mut Kept) -> bool {
     kept.store_count = 0;
     let own = Fd(pager::STORE.load(SeqCst) as i32);
     for fd in ancestors.iter().take(*count).copied().chain([own]) {
-        let mut path = super::message::Line::new();
+        let mut path = crate::say::Line::<128>::new();
         let _ = write!(path, "/proc/self/task/{thread}/fd/{}\0", fd.0);
         const READ_DIRECT_CLOEXEC: u32 = 0o40_000 | 0o2_000_000;
         let opened = core::ffi::CStr::from_bytes_until_nul(path.as_bytes())
