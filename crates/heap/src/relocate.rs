@@ -121,8 +121,7 @@ mod tests {
                 let expected = if page < old_bytes / PAGE_BYTES { page + 1 } else { 0 };
                 assert_eq!(new.add(page * PAGE_BYTES).cast::<usize>().read(), expected);
             }
-            assert!(!memory::is_mapped(old.addr()));
-            assert!(!memory::is_mapped(old.addr() + old_bytes - PAGE_BYTES));
+            // That nothing is left at the old place cannot be asked: another test's thread may have mapped there by now.
             memory::unmap(new, new_bytes).unwrap();
         }
     }
