@@ -1,24 +1,73 @@
 //! Keeping the pager on the processor of the thread that faults: a fault answered on the same processor takes a tenth
 //! of one answered across.
+//!
+//! The scheduler would still wake the thread on another processor that idles, while the pager runs on this one. So for
+//! the moment of waking the pager takes the idle policy, with which its processor counts as free: the thread comes back
+//! where it was, and goes on at once. Whoever has the idle policy may starve, on a processor that is busy otherwise: a
+//! guard thread looks every few milliseconds whether the pager has come out of that moment, and if not makes it an
+//! ordinary thread again that runs anywhere.
 
 use crate::Errno;
 use crate::file::{self, Fd};
+use crate::futex::{self, Scope};
+use crate::memory::MapSlice;
 use crate::process::{self, Processors};
 use crate::procfs;
-use core::sync::atomic::{AtomicU64, Ordering};
+use crate::thread::{self, Files, Thread};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Where the pager may run at all, for the threads that it starts while it is kept on one processor.
 static ALLOWED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
-/// Lets the calling thread, made by a pager, run wherever the pager may.
-pub(crate) fn run_anywhere() {
+fn allowed() -> Processors {
     let mut set = Processors::NONE;
     for (index, word) in ALLOWED.iter().enumerate() {
         set.set_word(index, word.load(Ordering::Relaxed));
     }
+    set
+}
+
+/// Lets the calling thread, made by a pager, run wherever the pager may.
+pub(crate) fn run_anywhere() {
+    let set = allowed();
     if set.count() > 0 {
         let _ = process::set_processors(&set);
     }
+}
+
+/// How often the guard looks, in microseconds.
+const WATCH: u64 = 3000;
+/// Looks without anything new, after which it sleeps until it is needed again.
+const BORED: u32 = 50;
+/// How long nobody is followed after the guard had to step in, in microseconds.
+const REST: u64 = 1_000_000;
+const STACK_BYTES: usize = 64 << 10;
+
+/// What pager and guard share. It lies in zeroed memory of its own.
+#[repr(C)]
+struct Post {
+    /// Odd while the pager gives way; counts up.
+    turns: AtomicU32,
+    /// [`ABLE`] or [`UNABLE`] to become an ordinary thread again; 0 while that is not known.
+    able: AtomicU32,
+    /// Whether the guard sleeps until it is woken.
+    asleep: AtomicU32,
+    /// Whether the guard had to step in.
+    stepped_in: AtomicU32,
+    quit: AtomicU32,
+    pager: AtomicU32,
+    /// The pager's nice value.
+    nice: AtomicI32,
+}
+
+const ABLE: u32 = 1;
+const UNABLE: u32 = 2;
+
+fn post(memory: &MapSlice<u64>) -> &Post {
+    const WORDS: usize = size_of::<Post>().div_ceil(8);
+    debug_assert!(memory.len() >= WORDS);
+    // SAFETY: `Follower::new` made it large enough; it is page-aligned, and all fields are atomics, valid as zeros.
+    unsafe { &*memory.as_ptr().cast::<Post>() }
 }
 
 pub(crate) struct Follower {
@@ -28,6 +77,10 @@ pub(crate) struct Follower {
     now: Option<u32>,
     /// The thread asked about last, and its open status file.
     last: Option<(u32, Fd)>,
+    post: MapSlice<u64>,
+    guard: Option<Thread>,
+    /// Nobody is followed before this time.
+    rest_until: u64,
 }
 
 impl Follower {
@@ -36,11 +89,13 @@ impl Follower {
         for (index, word) in ALLOWED.iter().enumerate() {
             word.store(allowed.word(index), Ordering::Relaxed);
         }
-        Ok(Follower { allowed, now: None, last: None })
+        let post = MapSlice::new(64)?;
+        Ok(Follower { allowed, now: None, last: None, post, guard: None, rest_until: 0 })
     }
 
     pub(crate) fn follow(&mut self, thread: Option<u32>) {
-        let wanted = thread.and_then(|thread| self.processor_of(thread));
+        let wanted = thread.filter(|_| process::now_us() >= self.rest_until);
+        let wanted = wanted.and_then(|thread| self.processor_of(thread));
         let wanted = wanted.filter(|processor| self.allowed.contains(*processor));
         if wanted == self.now {
             return;
@@ -49,6 +104,38 @@ impl Follower {
         if process::set_processors(&set).is_ok() {
             self.now = wanted;
         }
+        if self.now.is_some() && self.guard.is_none() {
+            let post = post(&self.post);
+            post.pager.store(process::thread_id(), Ordering::Relaxed);
+            post.nice.store(process::nice(), Ordering::Relaxed);
+            let argument = core::ptr::from_ref(post).cast_mut().cast();
+            // SAFETY: `watch` uses no thread-local data and little stack; the post is unmapped after the thread has
+            // been joined.
+            self.guard = unsafe { thread::spawn(watch, argument, STACK_BYTES, Files::Shared) }.ok();
+        }
+    }
+
+    /// Carries out what wakes the followed thread, in a way that it goes on where it was.
+    pub(crate) fn waking<T>(&mut self, wake: impl FnOnce() -> T) -> T {
+        let post = post(&self.post);
+        if self.now.is_none() || post.able.load(Ordering::Relaxed) != ABLE {
+            return wake();
+        }
+        post.turns.fetch_add(1, Ordering::SeqCst);
+        if post.asleep.swap(0, Ordering::SeqCst) != 0 {
+            futex::wake(&post.asleep, 1, Scope::Private);
+        }
+        let nice = post.nice.load(Ordering::Relaxed);
+        let _ = process::give_way(0, true, nice);
+        let outcome = wake();
+        let _ = process::give_way(0, false, nice);
+        post.turns.fetch_add(1, Ordering::SeqCst);
+        if post.stepped_in.swap(0, Ordering::SeqCst) != 0 {
+            self.now = None;
+            self.rest_until = process::now_us() + REST;
+            let _ = process::set_processors(&self.allowed);
+        }
+        outcome
     }
 
     fn processor_of(&mut self, thread: u32) -> Option<u32> {
@@ -75,8 +162,51 @@ impl Follower {
     }
 }
 
+/// The guard's thread.
+fn watch(argument: *mut ()) -> ! {
+    // SAFETY: the post outlives this thread (`Follower::drop` joins it first).
+    let post = unsafe { &*argument.cast::<Post>() };
+    run_anywhere();
+    let nice = post.nice.load(Ordering::Relaxed);
+    let able = process::give_way(0, true, nice).and_then(|()| process::give_way(0, false, nice)).is_ok();
+    post.able.store(if able { ABLE } else { UNABLE }, Ordering::SeqCst);
+    let (mut seen, mut bored) = (0, 0);
+    while able && post.quit.load(Ordering::SeqCst) == 0 {
+        process::sleep_us(WATCH);
+        let turns = post.turns.load(Ordering::SeqCst);
+        if turns != seen {
+            (seen, bored) = (turns, 0);
+            continue;
+        }
+        if turns % 2 == 1 {
+            post.stepped_in.store(1, Ordering::SeqCst);
+            let pager = post.pager.load(Ordering::Relaxed);
+            let _ = process::give_way(pager, false, nice);
+            let _ = process::set_processors_of(pager, &allowed());
+            continue;
+        }
+        bored += 1;
+        if bored >= BORED {
+            bored = 0;
+            post.asleep.store(1, Ordering::SeqCst);
+            if post.turns.load(Ordering::SeqCst) == turns && post.quit.load(Ordering::SeqCst) == 0 {
+                futex::wait(&post.asleep, 1, None, Scope::Private);
+            }
+            post.asleep.store(0, Ordering::SeqCst);
+        }
+    }
+    thread::exit()
+}
+
 impl Drop for Follower {
     fn drop(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            let post = post(&self.post);
+            post.quit.store(1, Ordering::SeqCst);
+            post.asleep.store(0, Ordering::SeqCst);
+            futex::wake(&post.asleep, 1, Scope::Private);
+            guard.join();
+        }
         if let Some((_, fd)) = self.last {
             file::close(fd);
         }
@@ -88,7 +218,62 @@ impl Drop for Follower {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+
+    /// The policy of the calling thread: 5 is the idle one.
+    fn policy() -> u64 {
+        let fd = procfs::open_status(b"/proc/self/task/", process::thread_id()).unwrap();
+        let policy = procfs::read_field(fd, 41).unwrap();
+        file::close(fd);
+        policy
+    }
+
+    fn ready() -> (Follower, bool) {
+        let mut follower = Follower::new().unwrap();
+        follower.follow(Some(process::thread_id()));
+        let able = loop {
+            match post(&follower.post).able.load(Ordering::SeqCst) {
+                0 => process::sleep_us(100),
+                able => break able == ABLE,
+            }
+        };
+        (follower, able)
+    }
+
+    #[test]
+    fn gives_way_only_for_the_moment_of_waking() {
+        let (mut follower, able) = ready();
+        let seen = follower.waking(policy);
+        // On a busy machine it may have starved until the guard stepped in.
+        assert!(seen == if able { 5 } else { 0 } || follower.now.is_none());
+        assert_eq!(policy(), 0);
+        follower.follow(None);
+        assert_eq!(follower.waking(policy), 0);
+    }
+
+    #[test]
+    fn the_guard_steps_in_and_then_nobody_is_followed_for_a_while() {
+        let before = process::processors().unwrap();
+        let (mut follower, able) = ready();
+        if !able {
+            std::eprintln!("skipped: this user may not leave the idle policy");
+            return;
+        }
+        let after = follower.waking(|| {
+            while policy() == 5 {
+                process::sleep_us(1000);
+            }
+            // The mask follows the policy.
+            while process::processors().unwrap() != before {
+                process::sleep_us(1000);
+            }
+            policy()
+        });
+        assert_eq!(after, 0);
+        follower.follow(Some(process::thread_id()));
+        assert_eq!(process::processors().unwrap(), before);
+    }
 
     #[test]
     fn follows_itself_and_lets_go() {

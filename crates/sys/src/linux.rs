@@ -271,7 +271,9 @@ impl Machine for LinuxMachine {
         // SAFETY: frames are the pager's; what was in them belongs to the pages they are moved to.
         unsafe {
             match self.memory {
-                None => mover::move_pages(inbox, pagemap, (page, source), pages, Direction::In),
+                None => self
+                    .follower
+                    .waking(|| mover::move_pages(inbox, pagemap, (page, source), pages, Direction::In)),
                 Some(_) => copier::move_in(inbox, pagemap, source, page, pages),
             }
         }
@@ -293,9 +295,12 @@ impl Machine for LinuxMachine {
 
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied {
         let Some(source) = self.staging.address(frame, 1) else { return Copied::Failed };
-        patiently(&mut self.inbox, |uffd| {
-            // SAFETY: a frame of the staging area, in which nobody else writes.
-            unsafe { uffd.copy(page.address(), source, PAGE_BYTES) }.result
+        let inbox = &mut self.inbox;
+        self.follower.waking(|| {
+            patiently(inbox, |uffd| {
+                // SAFETY: a frame of the staging area, in which nobody else writes.
+                unsafe { uffd.copy(page.address(), source, PAGE_BYTES) }.result
+            })
         })
     }
 

@@ -198,9 +198,14 @@ pub fn processors() -> Result<Processors, Errno> {
 
 /// Says where the calling thread may run.
 pub fn set_processors(set: &Processors) -> Result<(), Errno> {
+    set_processors_of(0, set)
+}
+
+/// The same for another thread.
+pub fn set_processors_of(thread: u32, set: &Processors) -> Result<(), Errno> {
     let bytes = size_of::<Processors>();
     // SAFETY: the kernel reads so many bytes.
-    unsafe { call3(number::__NR_sched_setaffinity, 0, bytes, set.0.as_ptr().expose_provenance()) }.map(|_| ())
+    unsafe { call3(number::__NR_sched_setaffinity, thread as usize, bytes, set.0.as_ptr().expose_provenance()) }.map(|_| ())
 }
 
 /// Nanoseconds of processor time that the calling thread has used.
@@ -237,13 +242,24 @@ pub fn hurry(on: bool) {
 /// The ordinary scheduling policy.
 const OTHER: u32 = 0;
 
-/// Makes a thread (0: the calling one) give way to every ordinary one, or makes it an ordinary one again.
-pub fn give_way(thread: u32, on: bool) -> Result<(), Errno> {
+/// The calling thread's nice value, -20 to 19.
+pub fn nice() -> i32 {
+    // SAFETY: no memory is touched. The kernel answers with 20 less the value, so that it is never negative.
+    20 - unsafe { call2(number::__NR_getpriority, 0, 0) }.unwrap_or(20) as i32
+}
+
+/// Makes a thread (0: the calling one) give way to every ordinary one, or makes it an ordinary one of this nice value
+/// again, which only the superuser may (`CAP_SYS_NICE`), or whom `RLIMIT_NICE` allows it.
+pub fn give_way(thread: u32, on: bool, nice: i32) -> Result<(), Errno> {
     const IDLE: u32 = 5;
-    set_policy(thread, if on { IDLE } else { OTHER }, 0, 0)
+    set_scheduling(thread, if on { IDLE } else { OTHER }, nice, 0, 0)
 }
 
 fn set_policy(thread: u32, policy: u32, priority: u32, runtime: u64) -> Result<(), Errno> {
+    set_scheduling(thread, policy, nice(), priority, runtime)
+}
+
+fn set_scheduling(thread: u32, policy: u32, nice: i32, priority: u32, runtime: u64) -> Result<(), Errno> {
     /// The kernel's struct sched_attr, first version.
     #[repr(C)]
     struct Attributes {
@@ -256,7 +272,7 @@ fn set_policy(thread: u32, policy: u32, priority: u32, runtime: u64) -> Result<(
         deadline: u64,
         period: u64,
     }
-    let attributes = Attributes { size: 48, policy, flags: 0, nice: 0, priority, runtime, deadline: 0, period: 0 };
+    let attributes = Attributes { size: 48, policy, flags: 0, nice, priority, runtime, deadline: 0, period: 0 };
     let place = (&raw const attributes).expose_provenance();
     // SAFETY: the kernel reads the structure, whose size is given in it.
     unsafe { call3(number::__NR_sched_setattr, thread as usize, place, 0) }.map(|_| ())
