@@ -11,6 +11,7 @@ mod faults;
 mod fork;
 mod frames;
 mod io;
+mod lists;
 mod queue;
 mod shard;
 mod table;

@@ -271,9 +271,9 @@ impl Machine for LinuxMachine {
         // SAFETY: frames are the pager's; what was in them belongs to the pages they are moved to.
         unsafe {
             match self.memory {
-                None => self
-                    .follower
-                    .waking(|| mover::move_pages(inbox, pagemap, (page, source), pages, Direction::In)),
+                None => {
+                    self.follower.waking(|| mover::move_pages(inbox, pagemap, (page, source), pages, Direction::In))
+                }
                 Some(_) => copier::move_in(inbox, pagemap, source, page, pages),
             }
         }

@@ -205,7 +205,8 @@ pub fn set_processors(set: &Processors) -> Result<(), Errno> {
 pub fn set_processors_of(thread: u32, set: &Processors) -> Result<(), Errno> {
     let bytes = size_of::<Processors>();
     // SAFETY: the kernel reads so many bytes.
-    unsafe { call3(number::__NR_sched_setaffinity, thread as usize, bytes, set.0.as_ptr().expose_provenance()) }.map(|_| ())
+    unsafe { call3(number::__NR_sched_setaffinity, thread as usize, bytes, set.0.as_ptr().expose_provenance()) }
+        .map(|_| ())
 }
 
 /// Nanoseconds of processor time that the calling thread has used.

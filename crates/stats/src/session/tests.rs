@@ -267,7 +267,9 @@ fn the_sums_hold_under_threads() {
         for sweeper in 0..2 {
             scope.spawn(move || {
                 while finished.load(SeqCst) < 4 {
-                    session.sweep(5000 + sweeper, 0, |who| !dead.get(who.pid as usize).is_some_and(|dead| dead.load(SeqCst)));
+                    session.sweep(5000 + sweeper, 0, |who| {
+                        !dead.get(who.pid as usize).is_some_and(|dead| dead.load(SeqCst))
+                    });
                     std::thread::yield_now();
                 }
             });

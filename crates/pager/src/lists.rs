@@ -1,0 +1,65 @@
+//! The shard's queues of page runs: what is resident, cooling, clean, read ahead, oldest first.
+
+use crate::queue::Fifo;
+use crate::shard::{Fatal, List, Shard};
+use ream_page::{Page, State};
+use ream_sys::Machine;
+
+impl<M: Machine> Shard<M> {
+    /// Remembers a run of resident pages for eviction.
+    pub(crate) fn enqueue(&mut self, start: Page, pages: u32, hot: bool) {
+        self.queue(if hot { List::Hot } else { List::New }, start, pages);
+    }
+
+    pub(crate) fn list(&mut self, list: List) -> &mut Fifo {
+        match list {
+            List::New => &mut self.new,
+            List::Hot => &mut self.hot,
+            List::Cooling => &mut self.cooling,
+            List::Clean => &mut self.clean,
+            List::Ahead => &mut self.ahead,
+        }
+    }
+
+    /// Adds a run to a queue. Entries are left behind when pages go elsewhere; when the queue is full, all but one
+    /// live entry for each page are dropped. That leaves it half empty, unless more pages than the limit must stay:
+    /// then it grows.
+    pub(crate) fn queue(&mut self, list: List, start: Page, pages: u32) {
+        if self.list(list).push(start, pages) {
+            return;
+        }
+        self.sift(list, false);
+        self.sift(list, true);
+        let full = self.list(list).is_full();
+        if full && self.list(list).grow().is_err() || !self.list(list).push(start, pages) {
+            self.fail(Fatal::Internal("no memory for a queue of pages"));
+        }
+    }
+
+    /// One pass over a queue: takes the marks off its live pages, or drops every entry that adds no page to those
+    /// marked before it.
+    fn sift(&mut self, list: List, drop: bool) {
+        for _ in 0..self.list(list).len() {
+            let Some((start, pages)) = self.list(list).pop() else { return };
+            let mut fresh = false;
+            for index in 0..pages {
+                let page = start.plus(index);
+                let word = self.table.word(page);
+                let live = match list {
+                    List::New => word.state() == State::Resident && !word.hot(),
+                    List::Hot => word.state() == State::Resident && word.hot(),
+                    List::Cooling => word.state() == State::Cooling,
+                    List::Clean => word.state() == State::Clean,
+                    List::Ahead => word.state() == State::Ahead,
+                };
+                if live && !(drop && word.marked()) {
+                    fresh = true;
+                    self.table.set(page, word.with_mark(drop));
+                }
+            }
+            if fresh || !drop {
+                let _ = self.list(list).push(start, pages);
+            }
+        }
+    }
+}
