@@ -83,3 +83,17 @@ fn a_tebibyte_touched_here_and_there() {
     const TOUCHED: u64 = (20_000 + 5_000) * 12 * 1024;
     outcome.exited(0).paged_within(64 * MIB + TOUCHED, UNMANAGED);
 }
+
+/// What is locked must stay, though it is more than the budget: that is said, and the rest goes on being paged.
+#[test]
+fn more_is_locked_than_the_budget_has() {
+    let case = Case::new("c/locked.c", &["96", "128"], 64);
+    let Some(program) = case.build() else { return };
+    let plain = Run::of(&program).args(case.arguments).finish();
+    plain.exited(0);
+    let outcome = Run::of(&program).args(case.arguments).memory(64).finish();
+    assert_eq!(outcome.out(), plain.out(), "{}", outcome.describe());
+    let told = outcome.err().matches("must stay in RAM").count();
+    assert_eq!(told, 1, "{}", outcome.describe());
+    outcome.exited(0).paged_within((96 + 64) * MIB, UNMANAGED);
+}

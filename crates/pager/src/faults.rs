@@ -9,6 +9,8 @@ use ream_sys::{Copied, Machine, Stop};
 const FILL: u32 = 64;
 /// Single pages brought back from a cooling block before the rest follows at once.
 const RESCUED: u32 = 32;
+/// Pages that are read once more for nothing, at most, to read what lies on both sides of them at once.
+const BRIDGE: u32 = 16;
 /// Operations kept back from read-ahead for what a thread waits for.
 const SPARE_TAGS: usize = 16;
 
@@ -116,6 +118,51 @@ impl<M: Machine> Shard<M> {
         (start, (end.0 - start.0) as u32)
     }
 
+    /// Where the store has this page's content, or an older one.
+    fn place_of(&self, page: Page) -> Option<(Slot, StoreId)> {
+        let word = self.table.word(page);
+        match word.state() {
+            State::Stored | State::Resident => word.slot(),
+            State::Cooling | State::Clean | State::Ahead => {
+                word.frame().and_then(|frame| self.frames.info(frame).slot())
+            }
+            _ => None,
+        }
+    }
+
+    /// The run of Stored pages around `page` in `extent`, across a few others whose places in the store lie between: to
+    /// read those for nothing is cheaper than to read, and to fault, in pieces.
+    fn stored_run(&self, page: Page, extent: (u64, u32)) -> (Page, u32) {
+        let (start, pages) = self.run_of(page, extent, |state| state == State::Stored);
+        let limits = page.block().run().and(Run { start: Page(extent.0), pages: extent.1 as u64 });
+        let Some((slot, store)) = self.table.word(start).slot() else { return (start, pages) };
+        let follows = |other: Page| {
+            let distance = other.0.wrapping_sub(start.0) as u32;
+            limits.contains(other) && self.place_of(other) == Some((Slot(slot.0.wrapping_add(distance)), store))
+        };
+        let is_stored = |other: Page| self.table.word(other).state() == State::Stored;
+        let (mut first, mut end) = (start, start.plus(pages));
+        let (mut next, mut gap) = (end, 0);
+        while gap <= BRIDGE && follows(next) {
+            let stored = is_stored(next);
+            next = next.plus(1);
+            gap = if stored { 0 } else { gap + 1 };
+            if stored {
+                end = next;
+            }
+        }
+        let (mut next, mut gap) = (first, 0);
+        while gap <= BRIDGE && next.0 > limits.start.0 && follows(Page(next.0 - 1)) {
+            next = Page(next.0 - 1);
+            let stored = is_stored(next);
+            gap = if stored { 0 } else { gap + 1 };
+            if stored {
+                first = next;
+            }
+        }
+        (first, (end.0 - first.0) as u32)
+    }
+
     /// The run of staged pages around `page` whose frames lie side by side: first frame, first page, pages.
     fn staged_run(&self, page: Page, most: u32, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
         let Some(frame) = self.table.word(page).frame() else { return (Frame(0), page, 0) };
@@ -151,12 +198,8 @@ impl<M: Machine> Shard<M> {
             let hot = replacement::refault_is_hot(distance, self.count(State::Resident));
             self.put(page, word, word.with_hot(hot));
         }
-        let plan = if again {
-            ream_policy::Plan { demand: (page.0, 1), ahead: [(0, 0); 32], ahead_len: 0, in_stream: false }
-        } else {
-            self.streams.fault(page.0)
-        };
-        let (start, pages) = self.run_of(page, plan.demand, |state| state == State::Stored);
+        let plan = if again { ream_policy::Plan::single(page.0) } else { self.streams.fault(page.0) };
+        let (start, pages) = self.stored_run(page, plan.demand);
         self.read_extent(start, pages, Some(page));
         if self.table.word(page).state() == State::Stored {
             self.read_extent(page, 1, Some(page));
@@ -178,9 +221,33 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Tells the streams of a touch of a page that was read ahead, and reads what they want next.
+    /// Tells the streams of a touch of a page that was read ahead, installs what else has arrived of a stream that has
+    /// proved itself, and reads what they want next.
     fn look_ahead(&mut self, page: Page) {
         let plan = self.streams.fault(page.0);
+        if plan.in_stream {
+            let (start, pages) = plan.demand;
+            let mut at = start;
+            while at < start + pages as u64 {
+                if self.table.word(Page(at)).state() != State::Ahead {
+                    at += 1;
+                    continue;
+                }
+                let run = self.staged_run(Page(at), BLOCK_PAGES, |state| state == State::Ahead);
+                self.install_and_wake(run);
+                at = run.1.0 + run.2 as u64;
+            }
+        }
+        let (runs, distance) = plan.follow;
+        for index in 1..=runs as i64 {
+            let Some(next) = page.0.checked_add_signed(distance * index) else { break };
+            if self.table.word(Page(next)).state() != State::Ahead {
+                break;
+            }
+            self.counters.ahead_hits.add_alone(1);
+            let run = self.staged_run(Page(next), BLOCK_PAGES, |state| state == State::Ahead);
+            self.install_and_wake(run);
+        }
         if self.fetch != Fetch::Lazy && !self.quiet {
             self.read_ahead(plan.ahead());
         }
@@ -196,7 +263,7 @@ impl<M: Machine> Shard<M> {
                     at += 1;
                     continue;
                 }
-                let (first, count) = self.run_of(page, (at, (end - at) as u32), |state| state == State::Stored);
+                let (first, count) = self.stored_run(page, (at, (end - at) as u32));
                 let staged = self.count(State::Ahead) + self.count(State::Reading);
                 if self.tags_free <= SPARE_TAGS
                     || staged + count as u64 > self.marks.ahead
@@ -210,11 +277,14 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Starts reading a run of Stored pages of one block, in as many pieces as it has in its stores, into frames side by
+    /// Starts reading a run of pages of one block, Stored but for those between that are read for nothing, in as many pieces as it has in its stores, into frames side by
     /// side, so that it can be installed as one.
     fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
-        let whole = self.piece_length(start, pages) == pages;
-        let frame = match whole && pages == BLOCK_PAGES {
+        let run = Run { start, pages: pages as u64 };
+        let whole = pages == BLOCK_PAGES
+            && self.piece_length(start, pages) == pages
+            && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
+        let frame = match whole {
             true => self.obtain_huge().map(|(frame, _)| frame),
             false => None,
         };
@@ -224,7 +294,7 @@ impl<M: Machine> Shard<M> {
             let page = start.plus(done);
             let length = self.piece_length(page, pages - done);
             let holds = wanted.is_some_and(|wanted| wanted.0 >= page.0 && wanted.0 < page.0 + length as u64);
-            let slot = self.table.word(page).slot();
+            let slot = self.place_of(page);
             // What nobody waits for is not worth the last tags.
             let tag = if holds || self.tags_free > SPARE_TAGS { self.take_tag() } else { None };
             match (slot, tag) {
@@ -244,9 +314,9 @@ impl<M: Machine> Shard<M> {
 
     /// Pages from `start`, at most `most`, whose slots follow one another in one store.
     fn piece_length(&self, start: Page, most: u32) -> u32 {
-        let Some((slot, store)) = self.table.word(start).slot() else { return 1 };
+        let Some((slot, store)) = self.place_of(start) else { return 1 };
         let mut length = 1;
-        while length < most && self.table.word(start.plus(length)).slot() == Some((slot.plus(length), store)) {
+        while length < most && self.place_of(start.plus(length)) == Some((slot.plus(length), store)) {
             length += 1;
         }
         length

@@ -70,14 +70,20 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Reads consecutive slots into consecutive frames for consecutive Stored pages.
+    /// Reads consecutive slots into consecutive frames for consecutive pages; what is read for one that is not Stored is
+    /// thrown away.
     pub(crate) fn start_read(&mut self, tag: u32, store: StoreId, slot: Slot, page: Page, frame: Frame, pages: u32) {
         for index in 0..pages {
-            let at = frame.plus(index);
-            let mut info = crate::frames::Info::new(page.plus(index), Some((slot.plus(index), store)));
+            let (at, page) = (frame.plus(index), page.plus(index));
+            let mut info = crate::frames::Info::new(page, Some((slot.plus(index), store)));
             info.set_io(true);
-            self.frames.set(at, info);
-            self.step(page.plus(index), Step::Read(at));
+            if self.table.word(page).state() == State::Stored {
+                self.frames.set(at, info);
+                self.step(page, Step::Read(at));
+            } else {
+                info.detach();
+                self.frames.set(at, info);
+            }
         }
         if let Some(op) = self.ops.get_mut(tag as usize) {
             *op = Op {
@@ -217,15 +223,13 @@ impl<M: Machine> Shard<M> {
         self.counters.bytes_in.add_alone(op.pages as u64 * PAGE_BYTES as u64);
         let frame = Frame(op.parts[0].0);
         let mut wanted = false;
-        let mut whole = true;
         for index in 0..op.pages {
             let at = frame.plus(index);
             self.frames.update(at, |info| info.set_io(false));
             let info = self.frames.info(at);
             self.wanted -= info.wanted() as u64;
             if info.detached() {
-                // The program let go of the page meanwhile.
-                whole = false;
+                // The program let go of the page meanwhile, or it was never wanted.
                 self.free_frames(at, 1);
                 continue;
             }
@@ -238,20 +242,23 @@ impl<M: Machine> Shard<M> {
             self.step(info.page(), Step::Arrive);
             wanted |= info.wanted();
         }
-        // Pages moved or discarded meanwhile are installed, or kept, one by one.
-        let first = self.frames.info(frame).page();
-        whole &= (1..op.pages).all(|index| self.frames.info(frame.plus(index)).page() == first.plus(index))
-            && first.in_block() as u32 + op.pages <= BLOCK_PAGES;
-        if whole {
-            self.arrived(frame, first, op.pages, wanted);
-            return;
-        }
-        for index in 0..op.pages {
+        // In runs between pages that were moved or discarded meanwhile, or read for nothing.
+        let mut index = 0;
+        while index < op.pages {
             let at = frame.plus(index);
             let info = self.frames.info(at);
-            if !info.detached() {
-                self.arrived(at, info.page(), 1, info.wanted());
+            let first = info.page();
+            let mut length = 1;
+            while !info.detached() && index + length < op.pages && {
+                let next = self.frames.info(at.plus(length));
+                !next.detached() && next.page() == first.plus(length) && first.in_block() as u32 + length < BLOCK_PAGES
+            } {
+                length += 1;
             }
+            if !info.detached() {
+                self.arrived(at, first, length, wanted);
+            }
+            index += length;
         }
     }
 

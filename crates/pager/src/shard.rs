@@ -5,7 +5,7 @@ use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
-use ream_policy::{Marks, Streams};
+use ream_policy::{Extents, Marks, Streams};
 use ream_store::Slots;
 use ream_sys::memory::{MapSlice, Zeroable};
 use ream_sys::{Errno, Event, Machine};
@@ -110,8 +110,10 @@ pub struct Shard<M: Machine> {
     /// Blocks whose metadata are counted in `used`.
     pub(crate) charged: u64,
     pub(crate) limit: u64,
-    /// Pages of the limit that the marks were made for.
-    room: u64,
+    /// Pages of the limit, and the extent, that the marks were made for.
+    marked_for: (u64, u64),
+    /// How much is asked for at once.
+    extents: Extents,
     pub(crate) marks: Marks,
     /// Pages evicted so far: the eviction clock.
     pub(crate) evictions: u64,
@@ -176,8 +178,9 @@ impl<M: Machine> Shard<M> {
             shared_zeros: 0,
             charged: 0,
             limit: 0,
-            room: u64::MAX,
-            marks: Marks::for_limit(config.limit),
+            marked_for: (u64::MAX, 0),
+            extents: Extents::default(),
+            marks: Marks::for_limit(config.limit, 1),
             evictions: 0,
             victims: 0,
             fruitless: 0,
@@ -222,10 +225,11 @@ impl<M: Machine> Shard<M> {
     /// The marks are shares of what is left beside the pages that must stay.
     fn set_marks(&mut self) {
         let room = self.limit.saturating_sub(self.fixed());
-        if room != self.room {
-            self.room = room;
-            self.marks = Marks::for_limit(room);
-            self.streams.set_window((self.marks.ahead / 2).min(4096) as u32);
+        let extent = self.extents.pages();
+        if (room, extent) != self.marked_for {
+            self.marked_for = (room, extent);
+            self.marks = Marks::for_limit(room, extent);
+            self.streams.set_window((self.marks.ahead - self.marks.ahead / 4).min(u32::MAX as u64) as u32);
         }
     }
 
@@ -346,6 +350,7 @@ impl<M: Machine> Shard<M> {
 
     /// Takes `pages` consecutive small frames, within the limit: populated free ones, else fresh ones.
     pub(crate) fn obtain(&mut self, pages: u32) -> Option<Frame> {
+        self.extents.ask(pages);
         if let Some(frame) = self.frames.take_full(pages) {
             return Some(frame);
         }
@@ -359,6 +364,7 @@ impl<M: Machine> Shard<M> {
 
     /// Takes a huge frame, within the limit. The second value tells whether it is populated.
     pub(crate) fn obtain_huge(&mut self) -> Option<(Frame, bool)> {
+        self.extents.ask(BLOCK_PAGES);
         if let Some(frame) = self.frames.take_huge_full() {
             self.fill_huge(frame);
             return Some((frame, true));

@@ -28,10 +28,30 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks for a limit of so many pages.
-    pub fn for_limit(limit: u64) -> Marks {
-        let low = (limit / 16).clamp(32, 16 * 1024);
-        Marks { low, high: low * 2, cooling: limit / 8, ahead: (limit / 8).max(16) }
+    /// Marks for a limit of so many pages, when `extent` is the number of pages that are asked for at once. What is
+    /// staged is not mapped, and a touch of it costs a fault: where single pages come and go, little is staged; where
+    /// whole blocks do, enough to outlast a write.
+    pub fn for_limit(limit: u64, extent: u64) -> Marks {
+        let low = (limit / 16).clamp(32, 16 * 1024).min(extent.max(1) * 256);
+        Marks { low, high: low * 2, cooling: (limit / 8).min(extent.max(1) * 512), ahead: (limit / 8).max(16) }
+    }
+}
+
+/// How many pages are asked for at once: rises with every larger request, and falls slowly.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extents {
+    /// In 256ths of a page.
+    level: u64,
+}
+
+impl Extents {
+    /// Takes note of a request.
+    pub fn ask(&mut self, pages: u32) {
+        self.level = (self.level - self.level / 64).max(pages as u64 * 256);
+    }
+    /// The level as a power of two, so that it changes seldom.
+    pub fn pages(&self) -> u64 {
+        (self.level / 256).max(1).next_power_of_two()
     }
 }
 
@@ -60,10 +80,26 @@ mod tests {
     #[test]
     fn marks_leave_most_to_the_program() {
         for limit in [256u64, 4096, 1 << 18, 1 << 30] {
-            let marks = Marks::for_limit(limit);
-            assert!(marks.low <= marks.high);
-            assert!(marks.high + marks.cooling <= limit / 2, "limit {limit}: {marks:?}");
+            let [random, ordered] = [1, 512].map(|extent| Marks::for_limit(limit, extent));
+            for marks in [random, ordered] {
+                assert!(marks.low <= marks.high);
+                assert!(marks.high + marks.cooling <= limit / 2, "limit {limit}: {marks:?}");
+            }
+            assert!(random.high + random.cooling <= 384);
         }
+    }
+
+    #[test]
+    fn extents_rise_at_once_and_fall_slowly() {
+        let mut extents = Extents::default();
+        assert_eq!(extents.pages(), 1);
+        extents.ask(512);
+        assert_eq!(extents.pages(), 512);
+        let singles = (0..).take_while(|_| {
+            extents.ask(1);
+            extents.pages() > 1
+        });
+        assert!((100..1000).contains(&singles.count()));
     }
 
     #[test]
