@@ -2,13 +2,15 @@
 
 use crate::shard::{Fatal, Fetch, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId};
-use ream_policy::replacement;
+use ream_policy::{Plan, replacement};
 use ream_sys::{Copied, Machine, Stop};
 
 /// Most pages that one fault fills with zeros short of a whole block.
 const FILL: u32 = 64;
 /// Single pages brought back from a cooling block before the rest follows at once.
 const RESCUED: u32 = 32;
+/// Runs up to so many pages are copied in: moving them would interrupt every processor that runs a thread of the program.
+const COPIED: u32 = 8;
 /// Pages that are read once more for nothing, at most, to read what lies on both sides of them at once.
 const BRIDGE: u32 = 16;
 /// Operations kept back from read-ahead for what a thread waits for.
@@ -209,7 +211,7 @@ impl<M: Machine> Shard<M> {
             None => self.postpone(page, write, thread),
         }
         if self.fetch != Fetch::Lazy && !self.quiet {
-            self.read_ahead(plan.ahead());
+            self.read_ahead(&plan);
         }
     }
 
@@ -249,12 +251,12 @@ impl<M: Machine> Shard<M> {
             self.install_and_wake(run);
         }
         if self.fetch != Fetch::Lazy && !self.quiet {
-            self.read_ahead(plan.ahead());
+            self.read_ahead(&plan);
         }
     }
 
-    fn read_ahead(&mut self, extents: &[(u64, u32)]) {
-        for (start, pages) in extents {
+    fn read_ahead(&mut self, plan: &Plan) {
+        for (index, (start, pages)) in plan.ahead().iter().enumerate() {
             let mut at = *start;
             let end = *start + *pages as u64;
             while at < end {
@@ -269,6 +271,7 @@ impl<M: Machine> Shard<M> {
                     || staged + count as u64 > self.marks.ahead
                     || self.free_pages() + self.count(State::Clean) < self.marks.low / 2 + count as u64
                 {
+                    self.streams.take_back(plan, index);
                     return;
                 }
                 self.read_extent(first, count, None);
@@ -385,9 +388,10 @@ impl<M: Machine> Shard<M> {
         }
         let mut done = 0;
         let mut moved_all = true;
-        if pages == 1 && self.room_for_copy(64) && self.machine.copy_in(frame, page) == Copied::Done {
-            self.installed(frame, page, 1, true);
-            return true;
+        if pages <= COPIED && self.room_for_copy(pages, 64) {
+            let outcome = self.machine.copy_run_in(frame, page, pages);
+            self.installed(frame, page, outcome.pages, true);
+            done = outcome.pages;
         }
         while done < pages {
             let (from, to, want) = (frame.plus(done), page.plus(done), pages - done);
@@ -403,7 +407,7 @@ impl<M: Machine> Shard<M> {
                 None => {}
                 Some(Stop::Busy | Stop::Mapping) => match self.machine.copy_in(from, to) {
                     Copied::Done => {
-                        self.room_for_copy(0);
+                        self.room_for_copy(1, 0);
                         self.installed(from, to, 1, true);
                         done += 1;
                     }
@@ -434,18 +438,19 @@ impl<M: Machine> Shard<M> {
         moved_all
     }
 
-    /// Whether a page may be copied, for which its frame and its copy exist at once. Populated frames that are free make
+    /// Whether pages may be copied, for which their frames and their copies exist at once. Populated frames that are free make
     /// room for it, many at a time, when there are more than `spare` of them.
-    fn room_for_copy(&mut self, spare: u64) -> bool {
+    fn room_for_copy(&mut self, pages: u32, spare: u64) -> bool {
         const BATCH: u32 = 32;
-        if self.used >= self.limit && self.frames.full_count() > spare {
+        let pages = pages as u64;
+        if self.used + pages > self.limit && self.frames.full_count() > spare {
             if let Some((frame, pages)) = self.frames.take_any_full(BATCH) {
                 self.machine.empty_frames(frame, pages);
                 self.frames.put_hole(frame, pages);
                 self.used -= pages as u64;
             }
         }
-        self.used < self.limit
+        self.used + pages <= self.limit
     }
 
     /// The step that installing this page's frame is.

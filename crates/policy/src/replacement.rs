@@ -85,7 +85,7 @@ mod tests {
                 assert!(marks.low <= marks.high);
                 assert!(marks.high + marks.cooling <= limit / 2, "limit {limit}: {marks:?}");
             }
-            assert!(random.high + random.cooling <= 384);
+            assert!(random.high + random.cooling <= 1024);
         }
     }
 

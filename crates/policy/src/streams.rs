@@ -41,12 +41,14 @@ pub struct Plan {
     /// How many runs that follow at this distance in pages may be installed at once where they have been read already:
     /// their stream has proved itself, and a fault for each would cost more than it tells.
     pub follow: (u32, i64),
+    /// Which stream it was, for [`Streams::take_back`].
+    stream: Option<usize>,
 }
 
 impl Plan {
     /// Brings in this page only.
     pub const fn single(page: u64) -> Plan {
-        Plan { demand: (page, 1), ahead: [(0, 0); AHEAD], ahead_len: 0, in_stream: false, follow: (0, 0) }
+        Plan { demand: (page, 1), ahead: [(0, 0); AHEAD], ahead_len: 0, in_stream: false, follow: (0, 0), stream: None }
     }
     /// The extents to read ahead.
     pub fn ahead(&self) -> &[(u64, u32)] {
@@ -134,24 +136,27 @@ impl Streams {
         let mut plan = Plan::single(page);
         let clock = self.clock;
         let window = self.window_of_each();
-        if let Some(stream) = self.table.iter_mut().find(|stream| stream.continues(page)) {
+        if let Some((index, stream)) = self.table.iter_mut().enumerate().find(|(_, stream)| stream.continues(page)) {
             stream.used = clock;
             stream.sequential(page, window, &mut plan);
+            plan.stream = Some(index);
             return plan;
         }
         let near = self
             .table
             .iter_mut()
-            .filter(|stream| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE)
-            .min_by_key(|stream| {
+            .enumerate()
+            .filter(|(_, stream)| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE)
+            .min_by_key(|(_, stream)| {
                 // A stream whose stride this is comes before one that is merely closer.
                 (stream.strides_to(page).is_none(), (page as i64 - stream.start as i64).abs())
             });
-        if let Some(stream) = near {
+        if let Some((index, stream)) = near {
             let delta = page as i64 - stream.start as i64;
             if let Some(strides) = stream.strides_to(page) {
                 stream.used = clock;
                 stream.strided(page, strides, window, &mut plan);
+                plan.stream = Some(index);
                 return plan;
             }
             if stream.repeats < 3 {
@@ -167,6 +172,16 @@ impl Streams {
             *oldest = Stream { used: clock, ..Stream::opened(page) };
         }
         plan
+    }
+
+    /// The extents of a plan from this one on could not be asked for: its stream will ask again at its next fault.
+    pub fn take_back(&mut self, plan: &Plan, extent: usize) {
+        let Some((start, pages)) = plan.ahead().get(extent).copied() else { return };
+        let Some(stream) = plan.stream.and_then(|index| self.table.get_mut(index)) else { return };
+        stream.front = match stream.direction {
+            Direction::Up => start,
+            Direction::Down => start + pages as u64 - 1,
+        };
     }
 
     /// Forgets everything (the address space changed under it).
@@ -417,6 +432,23 @@ mod tests {
         let (faults, wasted, _) = replay(touches);
         assert!(faults < 100, "{faults} faults for 500 runs");
         assert!(wasted < (RUNS as usize + 32) * 4, "{wasted} pages wasted");
+    }
+
+    #[test]
+    fn what_was_taken_back_is_asked_for_again() {
+        for down in [false, true] {
+            let mut streams = Streams::new(4096);
+            let page = |step: u64| if down { 100_000 - step } else { 100_000 + step };
+            let plan = (0..40).map(|step| streams.fault(page(step))).find(|plan| plan.ahead_len >= 3).unwrap();
+            let (start, pages) = plan.ahead()[1];
+            streams.take_back(&plan, 1);
+            let (at, count) = plan.demand;
+            let again = streams.fault(if down { at - 1 } else { at + count as u64 });
+            let lost = if down { start + pages as u64 - 1 } else { start };
+            let mut extents = again.ahead().iter().chain(core::iter::once(&again.demand));
+            let covered = extents.any(|(start, pages)| (*start..*start + *pages as u64).contains(&lost));
+            assert!(covered, "down: {down}; {lost} is lost: {again:?}");
+        }
     }
 
     #[test]

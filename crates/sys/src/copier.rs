@@ -133,6 +133,48 @@ unsafe fn move_out_some(
     }
 }
 
+/// Copies populated frames to absent pages; the frames stay. Wakes whoever sleeps on those copied.
+///
+/// # Safety
+/// The frames are populated, and nobody writes in them.
+pub(crate) unsafe fn copy(inbox: &mut Inbox, frames: Page, destination: Page, pages: u32) -> Moved {
+    let mut done = 0;
+    let mut part = pages;
+    let mut retries = 0;
+    while done < pages {
+        let rest = pages - done;
+        part = part.clamp(1, rest);
+        let (to, from) = (destination.plus(done), frames.plus(done));
+        // SAFETY: the caller's promise.
+        let progress = unsafe { inbox.uffd.copy(to.address(), from.address(), run(from, part).bytes()) };
+        let copied = ((progress.bytes / PAGE_BYTES) as u32).min(part);
+        done += copied;
+        let stop = match progress.result {
+            Ok(()) => {
+                part = rest - copied;
+                continue;
+            }
+            Err(Errno::AGAIN) if copied > 0 => {
+                (part, retries) = (rest - copied, 0);
+                continue;
+            }
+            Err(Errno::AGAIN) if inbox.wait_for_change(retries) => {
+                retries += 1;
+                continue;
+            }
+            Err(Errno::AGAIN | Errno::NOMEM) => Stop::Busy,
+            Err(Errno::EXIST) => Stop::Exists,
+            Err(_) if part > 1 => {
+                part /= 2;
+                continue;
+            }
+            Err(_) => Stop::Mapping,
+        };
+        return Moved { pages: done, stop: Some(stop) };
+    }
+    Moved { pages: done, stop: None }
+}
+
 /// Copies populated frames to absent pages and empties them.
 ///
 /// # Safety
@@ -145,30 +187,9 @@ pub(crate) unsafe fn move_in(
     pages: u32,
 ) -> Moved {
     let full = prefix(pagemap, run(frames, pages), true);
-    let mut done = 0;
-    let mut part = full;
-    let mut retries = 0;
-    let stop = loop {
-        let rest = full - done;
-        if rest == 0 {
-            break (full < pages).then_some(Stop::Absent);
-        }
-        part = part.clamp(1, rest);
-        let (to, from) = (destination.plus(done), frames.plus(done));
-        // SAFETY: frames of the staging area, in which nobody writes.
-        let progress = unsafe { inbox.uffd.copy(to.address(), from.address(), run(from, part).bytes()) };
-        let copied = ((progress.bytes / PAGE_BYTES) as u32).min(part);
-        done += copied;
-        match progress.result {
-            Ok(()) => part = rest - copied,
-            Err(Errno::AGAIN) if copied > 0 => (part, retries) = (rest - copied, 0),
-            Err(Errno::AGAIN) if inbox.wait_for_change(retries) => retries += 1,
-            Err(Errno::AGAIN | Errno::NOMEM) => break Some(Stop::Busy),
-            Err(Errno::EXIST) => break Some(Stop::Exists),
-            Err(_) if part > 1 => part /= 2,
-            Err(_) => break Some(Stop::Mapping),
-        }
-    };
+    // SAFETY: the caller's promise.
+    let Moved { pages: done, stop } = unsafe { copy(inbox, frames, destination, full) };
+    let stop = stop.or((full < pages).then_some(Stop::Absent));
     if done > 0 {
         // SAFETY: their content is with the program now.
         let _ = unsafe { memory::advise(frames.address(), run(frames, done).bytes(), Advice::DontNeed) };

@@ -304,6 +304,15 @@ impl Machine for LinuxMachine {
         })
     }
 
+    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved {
+        let Some(source) = self.staging.page(frame, pages) else {
+            return Moved { pages: 0, stop: Some(Stop::Mapping) };
+        };
+        let inbox = &mut self.inbox;
+        // SAFETY: frames of the staging area, in which nobody else writes.
+        self.follower.waking(|| unsafe { copier::copy(inbox, source, page, pages) })
+    }
+
     fn zero_in(&mut self, page: Page) -> Copied {
         patiently(&mut self.inbox, |uffd| uffd.zero(page.address(), PAGE_BYTES))
     }

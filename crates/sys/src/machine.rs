@@ -165,6 +165,8 @@ pub trait Machine {
     fn move_out(&mut self, page: Page, frame: Frame, pages: u32) -> Moved;
     /// Copies one populated frame to an absent page, and wakes the threads that sleep on it; the frame stays.
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied;
+    /// The same for a run of pages, as far as it goes.
+    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved;
     /// Maps zeros at an absent page; `Exists` proves that something is mapped there. Wakes nobody.
     fn zero_in(&mut self, page: Page) -> Copied;
     /// Wakes the threads that sleep on pages of the run.

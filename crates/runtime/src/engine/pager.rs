@@ -253,6 +253,7 @@ struct Window {
     faults: u32,
     reads: u64,
     bytes: u64,
+    missed: u64,
     following: bool,
 }
 
@@ -449,9 +450,13 @@ impl Pager {
         }
         let Some(entry) = ENGINE.entry() else { return };
         let (reads, bytes) = (entry.counters.reads.get(), entry.counters.bytes_in.get());
+        let missed = entry.counters.refaults.get();
         let known = window.reads > 0;
-        let random = bytes.saturating_sub(window.bytes) < reads.saturating_sub(window.reads) * 16 * 1024;
-        (window.reads, window.bytes, window.faults) = (reads.max(1), bytes, 0);
+        // Single pages, and few that were not waited for: with read-ahead the pager works beside the thread.
+        let new_reads = reads.saturating_sub(window.reads);
+        let random = bytes.saturating_sub(window.bytes) < new_reads * 16 * 1024
+            && new_reads <= missed.saturating_sub(window.missed) * 9 / 8;
+        (window.reads, window.bytes, window.missed, window.faults) = (reads.max(1), bytes, missed, 0);
         if known && thread != 0 && (random || window.following) {
             window.following = random;
             self.shard.machine_mut().follow(random.then_some(thread));

@@ -236,6 +236,19 @@ impl Machine for FakeMachine {
         Copied::Done
     }
 
+    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved {
+        for done in 0..pages {
+            let stop = match self.copy_in(frame.plus(done), page.plus(done)) {
+                Copied::Done => continue,
+                Copied::Exists => Stop::Exists,
+                Copied::Gone => Stop::Mapping,
+                Copied::Failed => Stop::Busy,
+            };
+            return Moved { pages: done, stop: Some(stop) };
+        }
+        Moved { pages, stop: None }
+    }
+
     fn zero_in(&mut self, page: Page) -> Copied {
         self.enter("zero_in", page.0, 0, 1);
         if let Some(refused) = self.may_put(page) {
