@@ -5,7 +5,7 @@ use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
-use ream_policy::{Extents, Marks, Streams};
+use ream_policy::{Extents, Marks, Stage, Streams};
 use ream_store::Slots;
 use ream_sys::memory::{MapSlice, Zeroable};
 use ream_sys::{Errno, Event, Machine};
@@ -110,8 +110,9 @@ pub struct Shard<M: Machine> {
     /// Blocks whose metadata are counted in `used`.
     pub(crate) charged: u64,
     pub(crate) limit: u64,
-    /// Pages of the limit, and the extent, that the marks were made for.
-    marked_for: (u64, u64),
+    /// Pages of the limit, extent and halvings that the marks were made for.
+    marked_for: (u64, u64, u32),
+    stage: Stage,
     /// How much is asked for at once.
     extents: Extents,
     pub(crate) marks: Marks,
@@ -178,9 +179,10 @@ impl<M: Machine> Shard<M> {
             shared_zeros: 0,
             charged: 0,
             limit: 0,
-            marked_for: (u64::MAX, 0),
+            marked_for: (u64::MAX, 0, 0),
+            stage: Stage::default(),
             extents: Extents::default(),
-            marks: Marks::for_limit(config.limit, 1),
+            marks: Marks::for_limit(config.limit, 1, 0),
             evictions: 0,
             victims: 0,
             fruitless: 0,
@@ -226,9 +228,10 @@ impl<M: Machine> Shard<M> {
     fn set_marks(&mut self) {
         let room = self.limit.saturating_sub(self.fixed());
         let extent = self.extents.pages();
-        if (room, extent) != self.marked_for {
-            self.marked_for = (room, extent);
-            self.marks = Marks::for_limit(room, extent);
+        let halvings = self.stage.halvings(self.evictions, self.counters.rescues.get());
+        if (room, extent, halvings) != self.marked_for {
+            self.marked_for = (room, extent, halvings);
+            self.marks = Marks::for_limit(room, extent, halvings);
             self.streams.set_window((self.marks.ahead - self.marks.ahead / 4).min(u32::MAX as u64) as u32);
         }
     }

@@ -30,10 +30,42 @@ pub struct Marks {
 impl Marks {
     /// Marks for a limit of so many pages, when `extent` is the number of pages that are asked for at once. What is
     /// staged is not mapped, and a touch of it costs a fault: where single pages come and go, little is staged; where
-    /// whole blocks do, enough to outlast a write.
-    pub fn for_limit(limit: u64, extent: u64) -> Marks {
-        let low = (limit / 16).clamp(32, 16 * 1024).min(extent.max(1) * 256);
-        Marks { low, high: low * 2, cooling: (limit / 8).min(extent.max(1) * 512), ahead: (limit / 8).max(16) }
+    /// whole blocks do, enough to outlast a write. `halvings`: how often the stage is to be halved ([`Stage`]), down to
+    /// what the largest requests need.
+    pub fn for_limit(limit: u64, extent: u64, halvings: u32) -> Marks {
+        let extent = extent.max(1);
+        let low = (limit / 16).clamp(32, 16 * 1024).min(extent * 256);
+        let low = (low >> halvings).max(low.min(extent + 64)).max(low.min(64));
+        let cooling = (limit / 8).min(extent * 512);
+        Marks { low, high: low * 2, cooling: (cooling >> halvings).max(cooling.min(64)), ahead: (limit / 8).max(16) }
+    }
+}
+
+/// Whether the stage is too large: pages that are touched there had better stayed mapped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stage {
+    evictions: u64,
+    rescues: u64,
+    halvings: u32,
+}
+
+impl Stage {
+    /// Evictions between two looks.
+    const LOOK: u64 = 1024;
+    const MOST: u32 = 4;
+
+    /// How often to halve the stage, given the numbers of pages evicted and of touches of staged ones so far.
+    pub fn halvings(&mut self, evictions: u64, rescues: u64) -> u32 {
+        let (evicted, rescued) = (evictions.wrapping_sub(self.evictions), rescues.wrapping_sub(self.rescues));
+        if evicted >= Stage::LOOK {
+            (self.evictions, self.rescues) = (evictions, rescues);
+            if rescued > evicted / 4 {
+                self.halvings = (self.halvings + 1).min(Stage::MOST);
+            } else if rescued < evicted / 32 {
+                self.halvings = self.halvings.saturating_sub(1);
+            }
+        }
+        self.halvings
     }
 }
 
@@ -80,13 +112,32 @@ mod tests {
     #[test]
     fn marks_leave_most_to_the_program() {
         for limit in [256u64, 4096, 1 << 18, 1 << 30] {
-            let [random, ordered] = [1, 512].map(|extent| Marks::for_limit(limit, extent));
-            for marks in [random, ordered] {
+            let [random, ordered] = [1, 512].map(|extent| Marks::for_limit(limit, extent, 0));
+            let [least, few] = [1, 512].map(|extent| Marks::for_limit(limit, extent, 4));
+            for marks in [random, ordered, least, few] {
                 assert!(marks.low <= marks.high);
                 assert!(marks.high + marks.cooling <= limit / 2, "limit {limit}: {marks:?}");
             }
             assert!(random.high + random.cooling <= 1024);
         }
+    }
+
+    #[test]
+    fn a_stage_that_is_touched_shrinks_and_grows_again() {
+        let mut stage = Stage::default();
+        assert_eq!(stage.halvings(1000, 900), 0);
+        assert_eq!(stage.halvings(1024, 900), 1);
+        for _ in 0..10 {
+            let (evictions, rescues) = (stage.evictions + 2000, stage.rescues + 1000);
+            stage.halvings(evictions, rescues);
+        }
+        assert_eq!(stage.halvings, Stage::MOST);
+        assert!(Marks::for_limit(1 << 18, 512, Stage::MOST).high >= 512);
+        for _ in 0..10 {
+            let evictions = stage.evictions + 2000;
+            stage.halvings(evictions, stage.rescues);
+        }
+        assert_eq!(stage.halvings, 0);
     }
 
     #[test]
