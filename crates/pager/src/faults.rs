@@ -33,14 +33,17 @@ impl<M: Machine> Shard<M> {
                 if !self.frames.info(frame).wanted() {
                     self.want(frame);
                     self.counters.ahead_hits.add_alone(1);
-                    self.look_ahead(page);
+                    let plan = self.streams.fault(page.0);
+                    // All of it is installed when it arrives.
+                    self.streams.forget_probe(&plan);
+                    self.follow_plan(&plan);
                 }
             }
             State::Ahead => {
                 self.counters.ahead_hits.add_alone(1);
-                let run = self.staged_run(page, BLOCK_PAGES, |state| state == State::Ahead);
-                self.install_and_wake(run);
-                self.look_ahead(page);
+                let plan = self.streams.fault(page.0);
+                self.install_ahead(page, &plan);
+                self.follow_plan(&plan);
             }
             State::Cooling | State::Clean => self.rescue(page),
             State::Writing => self.copy_back(page),
@@ -165,22 +168,20 @@ impl<M: Machine> Shard<M> {
         (first, (end.0 - first.0) as u32)
     }
 
-    /// The run of staged pages around `page` whose frames lie side by side: first frame, first page, pages.
-    fn staged_run(&self, page: Page, most: u32, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
+    /// The run of staged pages around `page` whose frames lie side by side, inside `extent` and the page's block: first
+    /// frame, first page, pages.
+    fn staged_run(&self, page: Page, extent: Run, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
         let Some(frame) = self.table.word(page).frame() else { return (Frame(0), page, 0) };
-        let block = page.block().run();
+        let limits = page.block().run().and(extent);
         let fits = |other: Page, place: Option<u32>| {
             let word = self.table.word(other);
-            block.contains(other) && pass(word.state()) && word.frame().map(|frame| frame.0) == place
+            limits.contains(other) && pass(word.state()) && word.frame().map(|frame| frame.0) == place
         };
         let (mut before, mut after) = (0, 1);
-        while before + after < most && fits(page.plus(after), frame.0.checked_add(after)) {
+        while fits(page.plus(after), frame.0.checked_add(after)) {
             after += 1;
         }
-        while before + after < most
-            && page.0 > before as u64
-            && fits(Page(page.0 - before as u64 - 1), frame.0.checked_sub(before + 1))
-        {
+        while page.0 > before as u64 && fits(Page(page.0 - before as u64 - 1), frame.0.checked_sub(before + 1)) {
             before += 1;
         }
         (Frame(frame.0 - before), Page(page.0 - before as u64), before + after)
@@ -201,6 +202,8 @@ impl<M: Machine> Shard<M> {
             self.put(page, word, word.with_hot(hot));
         }
         let plan = if again { ream_policy::Plan::single(page.0) } else { self.streams.fault(page.0) };
+        // All of the demand is installed when it arrives.
+        self.streams.forget_probe(&plan);
         let (start, pages) = self.stored_run(page, plan.demand);
         self.read_extent(start, pages, Some(page));
         if self.table.word(page).state() == State::Stored {
@@ -223,35 +226,35 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Tells the streams of a touch of a page that was read ahead, installs what else has arrived of a stream that has
-    /// proved itself, and reads what they want next.
-    fn look_ahead(&mut self, page: Page) {
-        let plan = self.streams.fault(page.0);
-        if plan.in_stream {
-            let (start, pages) = plan.demand;
-            let mut at = start;
-            while at < start + pages as u64 {
-                if self.table.word(Page(at)).state() != State::Ahead {
-                    at += 1;
-                    continue;
-                }
-                let run = self.staged_run(Page(at), BLOCK_PAGES, |state| state == State::Ahead);
+    /// Installs what has been read ahead and lies in the plan's demand, the touched page's run first.
+    fn install_ahead(&mut self, page: Page, plan: &Plan) {
+        let (start, pages) = if plan.probe > 0 { (page.0, plan.probe) } else { plan.demand };
+        let extent = Run { start: Page(start), pages: pages as u64 };
+        let is_ahead = |state| state == State::Ahead;
+        let run = self.staged_run(page, extent, is_ahead);
+        self.install_and_wake(run);
+        for next in crate::table::pages(extent.and(page.block().run())) {
+            if self.table.word(next).state() == State::Ahead {
+                let run = self.staged_run(next, extent, is_ahead);
                 self.install_and_wake(run);
-                at = run.1.0 + run.2 as u64;
             }
         }
+    }
+
+    /// Installs what else has arrived of a stream that has proved itself, and reads what it wants next.
+    fn follow_plan(&mut self, plan: &Plan) {
         let (runs, distance) = plan.follow;
         for index in 1..=runs as i64 {
-            let Some(next) = page.0.checked_add_signed(distance * index) else { break };
-            if self.table.word(Page(next)).state() != State::Ahead {
+            let Some(next) = plan.demand.0.checked_add_signed(distance * index).map(Page) else { break };
+            if self.table.word(next).state() != State::Ahead {
                 break;
             }
             self.counters.ahead_hits.add_alone(1);
-            let run = self.staged_run(Page(next), BLOCK_PAGES, |state| state == State::Ahead);
+            let run = self.staged_run(next, next.block().run(), |state| state == State::Ahead);
             self.install_and_wake(run);
         }
         if self.fetch != Fetch::Lazy && !self.quiet {
-            self.read_ahead(&plan);
+            self.read_ahead(plan);
         }
     }
 
@@ -329,15 +332,14 @@ impl<M: Machine> Shard<M> {
     fn rescue(&mut self, page: Page) {
         self.counters.rescues.add_alone(1);
         let plan = self.touches.fault(page.0);
-        let mut most = if plan.in_stream { BLOCK_PAGES } else { 1 };
+        let mut whole = plan.in_stream;
         if let Some(meta) = self.table.meta_mut(page.block()) {
             *meta.rescued() += 1;
-            if *meta.rescued() > RESCUED {
-                most = BLOCK_PAGES;
-            }
+            whole |= *meta.rescued() > RESCUED;
         }
         let staged = |state| matches!(state, State::Cooling | State::Clean);
-        let run = self.staged_run(page, most, staged);
+        let extent = if whole { page.block().run() } else { one(page) };
+        let run = self.staged_run(page, extent, staged);
         let (_, start, pages) = run;
         for index in 0..pages {
             let page = start.plus(index);

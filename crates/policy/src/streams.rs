@@ -13,6 +13,9 @@ const RUNS: u32 = 96;
 const PROVED: u32 = 8;
 /// Most pages that one stream may have ahead of its reader: 32 MiB outlast the pauses of a device.
 const ONE_STREAM: u32 = 8192;
+/// Whole blocks between two probes of a sequential stream: whoever reads a little of every block faults no more often
+/// than whoever reads all of it, so now and then a few pages only are installed, to see where the next fault is.
+const PROBES: u32 = 32;
 /// Faults within which a stream counts as active.
 const ACTIVE: u64 = 64;
 /// How far a run's start may lie from the previous one's for the two to be one strided stream.
@@ -41,6 +44,9 @@ pub struct Plan {
     /// How many runs that follow at this distance in pages may be installed at once where they have been read already:
     /// their stream has proved itself, and a fault for each would cost more than it tells.
     pub follow: (u32, i64),
+    /// Of what has been read ahead, install only so many pages from the fault on, to see what is touched next; 0: the whole
+    /// extent of the demand.
+    pub probe: u32,
     /// Which stream it was, for [`Streams::take_back`].
     stream: Option<usize>,
 }
@@ -48,7 +54,15 @@ pub struct Plan {
 impl Plan {
     /// Brings in this page only.
     pub const fn single(page: u64) -> Plan {
-        Plan { demand: (page, 1), ahead: [(0, 0); AHEAD], ahead_len: 0, in_stream: false, follow: (0, 0), stream: None }
+        Plan {
+            demand: (page, 1),
+            ahead: [(0, 0); AHEAD],
+            ahead_len: 0,
+            in_stream: false,
+            follow: (0, 0),
+            probe: 0,
+            stream: None,
+        }
     }
     /// The extents to read ahead.
     pub fn ahead(&self) -> &[(u64, u32)] {
@@ -86,6 +100,14 @@ struct Stream {
     run: u32,
     /// Extents kept ahead of a strided stream.
     window: u32,
+    /// Whole blocks asked for since the last probe.
+    unprobed: u32,
+    /// Block to be probed, and with how many pages; none if 0.
+    probe_at: u64,
+    probe_pages: u32,
+    /// Where whoever reads everything faults next after a probe, and where the probe began; 0 when there is none.
+    probe: u64,
+    probed: u64,
     used: u64,
 }
 
@@ -100,6 +122,11 @@ const UNUSED: Stream = Stream {
     repeats: 0,
     run: 1,
     window: 0,
+    unprobed: 0,
+    probe_at: 0,
+    probe_pages: 0,
+    probe: 0,
+    probed: 0,
     used: 0,
 };
 
@@ -137,8 +164,13 @@ impl Streams {
         let clock = self.clock;
         let window = self.window_of_each();
         if let Some((index, stream)) = self.table.iter_mut().enumerate().find(|(_, stream)| stream.continues(page)) {
+            if stream.probe != 0 && page != stream.probe {
+                // It does not read everything: what it does read is learnt anew, from here on.
+                *stream = Stream { used: clock, ..Stream::opened(page) };
+                return plan;
+            }
             stream.used = clock;
-            stream.sequential(page, window, &mut plan);
+            stream.sequential(page, window, clock, &mut plan);
             plan.stream = Some(index);
             return plan;
         }
@@ -174,10 +206,20 @@ impl Streams {
         plan
     }
 
+    /// The plan's probe was not made: everything is installed at once.
+    pub fn forget_probe(&mut self, plan: &Plan) {
+        if let Some(stream) = plan.stream.filter(|_| plan.probe > 0).and_then(|index| self.table.get_mut(index)) {
+            stream.probe = 0;
+        }
+    }
+
     /// The extents of a plan from this one on could not be asked for: its stream will ask again at its next fault.
     pub fn take_back(&mut self, plan: &Plan, extent: usize) {
         let Some((start, pages)) = plan.ahead().get(extent).copied() else { return };
         let Some(stream) = plan.stream.and_then(|index| self.table.get_mut(index)) else { return };
+        if start <= stream.probe_at {
+            stream.probe_pages = 0;
+        }
         stream.front = match stream.direction {
             Direction::Up => start,
             Direction::Down => start + pages as u64 - 1,
@@ -212,6 +254,9 @@ impl Stream {
             // Inside a strided stream only a run that proves longer than the last goes on.
             return page == self.touch;
         }
+        if self.probe != 0 && page > self.probed && page < self.touch {
+            return true;
+        }
         let slack = if self.runs == 0 { 0 } else { self.extent as u64 };
         match self.direction {
             Direction::Up if page >= self.touch && page <= self.touch.max(self.front) + slack => true,
@@ -222,8 +267,13 @@ impl Stream {
         }
     }
 
-    fn sequential(&mut self, page: u64, window: u32, plan: &mut Plan) {
+    fn sequential(&mut self, page: u64, window: u32, clock: u64, plan: &mut Plan) {
         plan.in_stream = true;
+        if self.probe != 0 {
+            self.probe = 0;
+            plan.demand = (page, self.touch.saturating_sub(page).max(1) as u32);
+            return;
+        }
         if self.runs == 0 && page + 1 == self.start {
             self.direction = Direction::Down;
             self.touch = page;
@@ -235,21 +285,39 @@ impl Stream {
         }
         self.runs += 1;
         self.extent = (self.extent * 4).min(LARGEST);
-        let ahead = (self.extent * 8).min(window);
+        // A short extent must not reach the next run of a strided stream.
+        let ahead = (self.extent * if self.extent == LARGEST { 16 } else { 8 }).min(window);
         match self.direction {
             Direction::Up => {
                 // To the next natural boundary of the extent, so that the large ones are whole blocks.
                 let end = align_down(page, self.extent) + self.extent as u64;
                 plan.demand = (page, (end - page) as u32);
+                if page == self.probe_at && self.probe_pages > 0 {
+                    (self.probed, self.probe) = (page, page + self.probe_pages as u64);
+                    plan.probe = self.probe_pages;
+                }
+                if page >= self.probe_at {
+                    self.probe_pages = 0;
+                }
                 self.touch = end;
                 if self.front < end {
                     self.front = end;
                 }
                 while self.front < end + ahead as u64 {
-                    let next = align_down(self.front, self.extent) + self.extent as u64;
+                    let mut next = align_down(self.front, self.extent) + self.extent as u64;
+                    let whole = next - self.front == LARGEST as u64;
+                    if whole && self.unprobed >= PROBES && self.probe_pages == 0 {
+                        // Read in two pieces, so that no large page has to be split. Not always as many pages, so that
+                        // no stride fits by chance for long.
+                        self.unprobed = 0;
+                        self.probe_at = self.front;
+                        self.probe_pages = 9 + (clock % 8) as u32;
+                        next = self.front + self.probe_pages as u64;
+                    }
                     if !plan.push(self.front, (next - self.front) as u32) {
                         break;
                     }
+                    self.unprobed += whole as u32;
                     self.front = next;
                 }
             }
@@ -348,12 +416,12 @@ mod tests {
             let (start, pages) = plan.demand;
             assert!(page >= start && page < start + pages as u64, "the demand misses the page");
             largest = largest.max(pages);
-            if let Some((start, pages)) = ahead.get(&page).copied() {
-                for page in start..start + pages as u64 {
-                    here.entry(page).or_insert(false);
-                }
+            let staged = ahead.contains_key(&page);
+            if !staged {
+                streams.forget_probe(&plan);
             }
-            for page in start..start + pages as u64 {
+            let (start, pages) = if staged && plan.probe > 0 { (page, plan.probe) } else { plan.demand };
+            for page in (start..start + pages as u64).filter(|page| !staged || ahead.contains_key(page)) {
                 here.entry(page).or_insert(false);
             }
             here.insert(page, true);
@@ -432,6 +500,38 @@ mod tests {
         let (faults, wasted, _) = replay(touches);
         assert!(faults < 100, "{faults} faults for 500 runs");
         assert!(wasted < (RUNS as usize + 32) * 4, "{wasted} pages wasted");
+    }
+
+    /// A reader of whole blocks that comes to read 4 of every 64 pages is found out.
+    #[test]
+    fn a_stream_that_skips_is_probed_and_shrinks() {
+        let mut streams = Streams::new(8192);
+        let mut here = std::collections::BTreeSet::new();
+        let mut read = std::collections::BTreeSet::new();
+        let mut asked = 0;
+        let touches =
+            (0..100_000u64).chain((0..8000u64).flat_map(|run| (0..4).map(move |page| 102_400 + run * 64 + page)));
+        for page in touches {
+            if page == 102_400 + 4000 * 64 {
+                asked = read.len();
+            }
+            if here.contains(&page) {
+                continue;
+            }
+            let plan = streams.fault(page);
+            let whole = !read.contains(&page);
+            if whole {
+                streams.forget_probe(&plan);
+            }
+            let (start, pages) = if plan.probe > 0 && !whole { (page, plan.probe) } else { plan.demand };
+            here.extend(start..start + pages as u64);
+            read.extend(start..start + pages as u64);
+            for (start, pages) in plan.ahead() {
+                read.extend(*start..*start + *pages as u64);
+            }
+        }
+        let second_half = read.len() - asked;
+        assert!(second_half < 4000 * 4 + 2000, "{second_half} pages read for 16000");
     }
 
     #[test]
