@@ -54,7 +54,6 @@ fn server(program: &Path, directory: &Path) -> Run {
 }
 
 #[test]
-#[ignore = "small blocks are not brought under management"]
 fn redis_saves_in_the_background_under_writes_and_restarts() {
     let Some(program) = installed("redis-server") else { return };
     let scratch = Scratch::new("redis");
