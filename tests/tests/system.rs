@@ -48,7 +48,6 @@ fn static_objects_are_destroyed_in_paged_memory() {
 }
 
 #[test]
-#[ignore = "the daemon does not finish in time"]
 fn a_daemon_closes_everything_and_goes_on() {
     let case = Case::new("c/daemon_close.c", &["256"], 64);
     let Some(program) = case.build() else { return };

@@ -323,10 +323,8 @@ impl Session {
                 Lifecycle::Free => false,
                 Lifecycle::Live => !alive(Identity { pid, start }),
                 Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }),
-                Lifecycle::Expected => {
-                    now_ms.saturating_sub(process.since_ms.load(SeqCst)) > Session::EXPECTED_MS
-                        || !alive(Identity { pid, start: 0 })
-                }
+                // The parent may end at once, while the child that it forked has not run yet: its end says nothing.
+                Lifecycle::Expected => now_ms.saturating_sub(process.since_ms.load(SeqCst)) > Session::EXPECTED_MS,
             };
             if gone {
                 if let Some(pages) = self.clear(process, seen, me) {

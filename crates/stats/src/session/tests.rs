@@ -150,6 +150,19 @@ fn the_sweep_clears_dead_ones_at_every_stage() {
     assert_eq!(session.sweep(1, 0, |who| who == Identity { pid: 1, start: 11 }).processes, 1);
 }
 
+/// A daemon's first process ends as soon as it has forked; its child may not have run yet.
+#[test]
+fn a_child_whose_parent_has_ended_takes_its_entry() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let parent = session.claim(id(1), 0).unwrap();
+    let kept = session.expect(parent, 0).unwrap();
+    session.release(parent);
+    assert_eq!(session.sweep(9, 100, |who| who.pid == 9).processes, 0);
+    assert!(session.adopt(kept, 1, id(2)));
+    assert_eq!(session.sweep(9, 100, |who| who.pid == 2).processes, 0);
+}
+
 #[test]
 fn the_audit_finds_pages_lost_by_a_kill() {
     let shared = Shared::with_pages(100);
