@@ -1,7 +1,8 @@
 //! Who a process is: its number and, because numbers are used again, when it began.
 
 use ream_stats::Identity;
-use ream_sys::{Errno, process};
+use ream_sys::Errno;
+use ream_sys::process::{self, Life};
 
 /// The calling process.
 pub fn me() -> Identity {
@@ -11,10 +12,11 @@ pub fn me() -> Identity {
 
 /// Whether a process lives; with start time 0, whether any process has the number.
 pub fn alive(who: Identity) -> bool {
-    match process::start_time(who.pid) {
-        Some(start) => who.start == 0 || who.start == start,
+    match process::life(who.pid) {
+        Life::Since(start) => who.start == 0 || who.start == start,
+        Life::Ended => false,
         // Where /proc hides others' processes only the number can be asked about.
-        None => process::kill(who.pid, 0) != Err(Errno::SRCH),
+        Life::Unknown => process::kill(who.pid, 0) != Err(Errno::SRCH),
     }
 }
 

@@ -218,13 +218,35 @@ pub fn thread_time_ns() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
-/// When the process `pid` started, in clock ticks since boot (field 22 of /proc/PID/stat); `None` when there is no such
-/// process or /proc cannot be read. With the number it names a process for good.
-pub fn start_time(pid: u32) -> Option<u64> {
-    let status = procfs::open_status(b"/proc/", pid)?;
-    let ticks = procfs::read_field(status, 22);
+/// What /proc says of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// It lives, and started at this time in clock ticks since boot. With the number that names it for good.
+    Since(u64),
+    /// It has ended, and waits only for its parent to hear of it.
+    Ended,
+    /// There is no such process, or it cannot be seen.
+    Unknown,
+}
+
+/// Whether the process `pid` lives, and since when (fields 3, 20 and 22 of /proc/PID/stat).
+pub fn life(pid: u32) -> Life {
+    let Some(status) = procfs::open_status(b"/proc/", pid) else { return Life::Unknown };
+    let life = match procfs::read_field(status, 22) {
+        Some(_) if procfs::has_ended(status) => Life::Ended,
+        Some(ticks) => Life::Since(ticks),
+        None => Life::Unknown,
+    };
     file::close(status);
-    ticks
+    life
+}
+
+/// When the process `pid` started, if it lives.
+pub fn start_time(pid: u32) -> Option<u64> {
+    match life(pid) {
+        Life::Since(ticks) => Some(ticks),
+        Life::Ended | Life::Unknown => None,
+    }
 }
 
 /// Puts the calling thread ahead of others, as far as the user may: real time where that is allowed, else short slices

@@ -31,6 +31,19 @@ pub(crate) fn read_field(status: Fd, number: usize) -> Option<u64> {
     field(text.get(..bytes)?, number)
 }
 
+/// Whether a status file says that the whole process has ended, and only waits for its parent to hear of it. The main
+/// thread alone may have ended, too, while others go on.
+pub(crate) fn has_ended(status: Fd) -> bool {
+    let mut text = [0u8; 1024];
+    let Ok(bytes) = file::read_at(status, &mut text, 0) else { return true };
+    ended(text.get(..bytes).unwrap_or(&[]))
+}
+
+fn ended(text: &[u8]) -> bool {
+    let Some(close) = text.iter().rposition(|byte| *byte == b')') else { return false };
+    matches!(text.get(close + 2), Some(b'Z' | b'X')) && field(text, 20).is_some_and(|threads| threads <= 1)
+}
+
 /// The name, field 2, is in parentheses and may hold anything, so the count begins behind the last of them.
 fn field(text: &[u8], number: usize) -> Option<u64> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
@@ -40,8 +53,18 @@ fn field(text: &[u8], number: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
     use crate::process;
+
+    #[test]
+    fn a_process_has_ended_when_its_last_thread_has() {
+        let line = |state: &str, threads: u32| {
+            std::format!("7 (a) Z) {state} 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 {threads} 21 22 23")
+        };
+        assert!(ended(line("Z", 1).as_bytes()) && ended(line("X", 0).as_bytes()));
+        assert!(!ended(line("Z", 2).as_bytes()) && !ended(line("S", 1).as_bytes()));
+    }
 
     #[test]
     fn fields_are_counted_from_behind_the_name() {
