@@ -1,7 +1,7 @@
 //! Every symbol that libream.so exports, and nothing else: names and types are libc's, the work is done elsewhere.
 
 use crate::blocks::{self, set_errno};
-use crate::{advice, holds, maps};
+use crate::{advice, holds, maps, references};
 use core::ffi::{c_int, c_void};
 use ream_sys::Errno;
 
@@ -260,4 +260,28 @@ pub extern "C" fn mlockall(flags: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn munlockall() -> c_int {
     answer(holds::unlock_all())
+}
+
+/// vmsplice(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn vmsplice(fd: c_int, parts: *const c_void, count: usize, flags: u32) -> isize {
+    // SAFETY: the caller's promise.
+    match unsafe { references::vmsplice(fd as usize, parts.expose_provenance(), count, flags as usize) } {
+        Ok(bytes) => bytes as isize,
+        Err(error) => answer(Err(error)) as isize,
+    }
+}
+
+/// setsockopt(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: u32) -> c_int {
+    let (fd, level, name) = (fd as usize, level as usize, name as usize);
+    // SAFETY: the caller's promise.
+    answer(unsafe { references::setsockopt(fd, level, name, value.expose_provenance(), bytes as usize) })
 }

@@ -15,6 +15,7 @@ mod identity;
 mod init;
 mod kernel;
 mod maps;
+mod references;
 mod regions;
 mod say;
 mod statics;

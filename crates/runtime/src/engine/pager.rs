@@ -304,8 +304,12 @@ impl Pager {
     /// part; when they do not, or it has its part, more than the budget. Returns whether the limit was raised.
     fn relieve(&mut self) -> bool {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
-        let limit = self.shard.limit();
+        let (limit, ledger) = (self.shard.limit(), session.ledger());
         share(self.shard, session, entry);
+        // What is kept for newcomers, too.
+        if self.shard.limit() <= limit && entry.acquire(ledger, OVERDRAFT) > 0 {
+            self.shard.set_limit(entry.held_pages());
+        }
         if self.shard.limit() > limit {
             self.starving_since = 0;
             return true;
@@ -313,8 +317,9 @@ impl Pager {
         if self.starving_since == 0 {
             self.starving_since = self.last_look;
         }
-        let fair = session.ledger().total_pages() / (session.ledger().engaged() as u64).max(1);
-        if entry.held_pages() < fair && self.last_look - self.starving_since < PATIENCE {
+        let fair = ledger.total_pages() / (ledger.engaged() as u64).max(1);
+        let others = ledger.engaged() > 1 && entry.held_pages() < fair;
+        if others && self.last_look - self.starving_since < PATIENCE {
             return false;
         }
         self.overdraw(OVERDRAFT)
