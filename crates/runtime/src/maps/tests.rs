@@ -10,6 +10,12 @@ const READ_WRITE: usize = PROT_READ_WRITE;
 const NONE: usize = 0;
 const FLAGS: usize = MAP_PRIVATE | MAP_ANONYMOUS;
 
+/// One test at a time: what one has unmapped another would map again, and what is managed is the process's.
+fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 fn new(bytes: usize, protection: usize, flags: usize) -> usize {
     heap::join_session();
     // SAFETY: a fresh mapping for the test.
@@ -40,6 +46,7 @@ fn free(address: usize, bytes: usize) {
 
 #[test]
 fn large_anonymous_private_memory_is_managed_and_nothing_else() {
+    let _turn = turn();
     let plain = new(MIB, READ_WRITE, 0);
     assert_eq!(managed(plain, MIB), [(0, MIB)]);
     free(plain, MIB);
@@ -67,6 +74,7 @@ fn large_anonymous_private_memory_is_managed_and_nothing_else() {
 
 #[test]
 fn parts_are_unmapped_and_replaced() {
+    let _turn = turn();
     let start = new(8 * MIB, READ_WRITE, 0);
     write(start, 1);
     write(start + 4 * MIB, 2);
@@ -88,6 +96,7 @@ fn parts_are_unmapped_and_replaced() {
 
 #[test]
 fn reservations_are_managed_as_they_open() {
+    let _turn = turn();
     let start = new(16 * MIB, NONE, MAP_NORESERVE);
     let open = |offset: usize, bytes| {
         // SAFETY: the test's own range.
@@ -111,6 +120,7 @@ fn reservations_are_managed_as_they_open() {
 
 #[test]
 fn protecting_small_parts_again_and_again_ends() {
+    let _turn = turn();
     let start = new(64 * MIB, NONE, 0);
     for round in 0..1000 {
         let (offset, protection) = (round * 7919 % 16384 * 4096, if round % 3 == 0 { READ_WRITE } else { 1 });
@@ -122,6 +132,7 @@ fn protecting_small_parts_again_and_again_ends() {
 
 #[test]
 fn protected_and_locked_parts_are_held_until_both_end() {
+    let _turn = turn();
     let start = new(4 * MIB, READ_WRITE, 0);
     write(start + MIB, 7);
     // SAFETY: the test's own range, which it does not write meanwhile.
@@ -150,6 +161,7 @@ fn protected_and_locked_parts_are_held_until_both_end() {
 
 #[test]
 fn moved_mappings_take_their_management_along() {
+    let _turn = turn();
     let start = new(4 * MIB, READ_WRITE, 0);
     for page in 0..1024 {
         write(start + page * PAGE_BYTES, page as u64 + 1);
