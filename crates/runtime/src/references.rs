@@ -43,8 +43,6 @@ pub unsafe fn vmsplice(fd: usize, parts: usize, count: usize, flags: usize) -> R
     const NONBLOCK: usize = 2;
     const KNOWN: usize = 15;
     const NO_WAIT: usize = 8;
-    /// What a pipe that can be written takes at once, whatever its mode.
-    const ATOMIC: usize = 4096;
     if !in_session() || flags & !KNOWN != 0 || !is_pipe_to_write(fd) {
         // SAFETY: the caller's promise. Out of a pipe the kernel copies by itself.
         return unsafe { call4(number::__NR_vmsplice, fd, parts, count, flags) };
@@ -55,14 +53,8 @@ pub unsafe fn vmsplice(fd: usize, parts: usize, count: usize, flags: usize) -> R
             Err(Errno::AGAIN) => {}
             Err(EOPNOTSUPP) => {
                 if writable(fd, flags & NONBLOCK == 0)? {
-                    // SAFETY: the caller's promise: so many pairs of address and length.
-                    let list = unsafe {
-                        core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<[usize; 2]>(parts), count)
-                    };
-                    let first = list.iter().find(|[_, bytes]| *bytes > 0);
-                    let [address, bytes] = first.copied().unwrap_or([0, 0]);
                     // SAFETY: the caller's promise.
-                    return unsafe { call3(number::__NR_write, fd, address, bytes.min(ATOMIC)) };
+                    return unsafe { write_little(fd, parts, count) };
                 }
             }
             done => return done,
@@ -72,6 +64,20 @@ pub unsafe fn vmsplice(fd: usize, parts: usize, count: usize, flags: usize) -> R
         }
         writable(fd, true)?;
     }
+}
+
+/// Writes as much as a pipe that can be written takes at once, whatever its mode: for kernels that cannot be told not to
+/// wait in a pipe.
+///
+/// # Safety
+/// As for [`vmsplice`].
+unsafe fn write_little(fd: usize, parts: usize, count: usize) -> Result<usize, Errno> {
+    const ATOMIC: usize = 4096;
+    // SAFETY: the caller's promise: so many pairs of address and length.
+    let list = unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<[usize; 2]>(parts), count) };
+    let [address, bytes] = list.iter().find(|[_, bytes]| *bytes > 0).copied().unwrap_or([0, 0]);
+    // SAFETY: the caller's promise.
+    unsafe { call3(number::__NR_write, fd, address, bytes.min(ATOMIC)) }
 }
 
 /// setsockopt(2). Sending without copies is refused, as by a family of sockets that has no such thing: programs then
@@ -91,4 +97,101 @@ pub unsafe fn setsockopt(fd: usize, level: usize, name: usize, value: usize, byt
     }
     // SAFETY: the caller's promise.
     unsafe { call5(number::__NR_setsockopt, fd, level, name, value, bytes) }.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::join_session;
+    use std::io::{PipeReader, PipeWriter, Read as _, Write as _, pipe};
+    use std::os::fd::AsRawFd as _;
+
+    const NONBLOCK: usize = 2;
+
+    fn joined_pipe() -> (PipeReader, PipeWriter) {
+        join_session();
+        pipe().unwrap()
+    }
+
+    fn splice(fd: &impl std::os::fd::AsRawFd, bytes: &[u8], flags: usize) -> Result<usize, Errno> {
+        let parts = [[0, 0], [bytes.as_ptr().expose_provenance(), bytes.len()]];
+        // SAFETY: the parts live as long as the call.
+        unsafe { vmsplice(fd.as_raw_fd() as usize, parts.as_ptr().expose_provenance(), 2, flags) }
+    }
+
+    #[test]
+    fn what_is_spliced_is_a_copy_of_the_moment() {
+        let (mut out, into) = joined_pipe();
+        let mut bytes = std::vec![7u8; 8192];
+        assert_eq!(splice(&into, &bytes, 0), Ok(8192));
+        bytes.fill(9);
+        let mut got = std::vec![0; 8192];
+        out.read_exact(&mut got).unwrap();
+        assert!(got.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn a_pipe_takes_what_it_has_room_for() {
+        let (mut out, into) = joined_pipe();
+        let bytes = std::vec![5u8; 1 << 20];
+        let taken = splice(&into, &bytes, 0).unwrap();
+        assert!((4096..1 << 20).contains(&taken), "{taken}");
+        assert_eq!(splice(&into, &bytes, NONBLOCK), Err(Errno::AGAIN));
+        let mut got = std::vec![0; 4096];
+        out.read_exact(&mut got).unwrap();
+        assert_eq!(splice(&into, &bytes, NONBLOCK), Ok(4096));
+        // Full again: the next waits until somebody reads.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| splice(&into, &bytes, 0));
+            while !waiting.is_finished() {
+                out.read_exact(&mut got).unwrap();
+                std::thread::yield_now();
+            }
+            assert!(waiting.join().unwrap().is_ok_and(|taken| taken >= 4096));
+        });
+    }
+
+    #[test]
+    fn without_word_from_the_kernel_a_little_is_written() {
+        let (mut out, into) = joined_pipe();
+        let bytes = std::vec![3u8; 10_000];
+        let parts = [[0, 0], [bytes.as_ptr().expose_provenance(), bytes.len()]];
+        assert_eq!(writable(into.as_raw_fd() as usize, false), Ok(true));
+        // SAFETY: the parts live as long as the call.
+        let taken = unsafe { write_little(into.as_raw_fd() as usize, parts.as_ptr().expose_provenance(), 2) };
+        assert_eq!(taken, Ok(4096));
+        let mut got = std::vec![0; 4096];
+        out.read_exact(&mut got).unwrap();
+        assert!(got.iter().all(|byte| *byte == 3));
+        while splice(&into, &bytes, NONBLOCK).is_ok() {}
+        assert_eq!(writable(into.as_raw_fd() as usize, false), Ok(false));
+    }
+
+    #[test]
+    fn reading_ends_and_files_are_the_kernels_business() {
+        let (out, mut into) = joined_pipe();
+        into.write_all(b"abcd").unwrap();
+        let mut got = [0u8; 4];
+        let part = [[got.as_mut_ptr().expose_provenance(), 4]];
+        // SAFETY: the part lives as long as the call.
+        let read = unsafe { vmsplice(out.as_raw_fd() as usize, part.as_ptr().expose_provenance(), 1, 0) };
+        assert_eq!((read, &got), (Ok(4), b"abcd"));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(splice(&file, b"x", 0), Err(Errno(9)));
+    }
+
+    #[test]
+    fn sockets_do_not_send_without_copies() {
+        join_session();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let set = |name: usize, value: i32| {
+            let place = (&raw const value).expose_provenance();
+            // SAFETY: the value lives as long as the call.
+            unsafe { setsockopt(socket.as_raw_fd() as usize, 1, name, place, 4) }
+        };
+        assert_eq!(set(60, 1), Err(EOPNOTSUPP));
+        assert_eq!(set(60, 0), Ok(()));
+        // SO_RCVBUF.
+        assert_eq!(set(8, 65_536), Ok(()));
+    }
 }

@@ -5,6 +5,7 @@ use crate::file::{self, Fd};
 use crate::inbox::Inbox;
 use crate::memory::{self, Advice};
 use crate::pagemap::Pagemap;
+use crate::pieces::{Next, piecewise};
 use crate::{Errno, Moved, Stop};
 use ream_page::{PAGE_BYTES, Page, Run};
 
@@ -138,41 +139,28 @@ unsafe fn move_out_some(
 /// # Safety
 /// The frames are populated, and nobody writes in them.
 pub(crate) unsafe fn copy(inbox: &mut Inbox, frames: Page, destination: Page, pages: u32) -> Moved {
-    let mut done = 0;
-    let mut part = pages;
     let mut retries = 0;
-    while done < pages {
-        let rest = pages - done;
-        part = part.clamp(1, rest);
+    piecewise(pages, |done, part| {
         let (to, from) = (destination.plus(done), frames.plus(done));
         // SAFETY: the caller's promise.
         let progress = unsafe { inbox.uffd.copy(to.address(), from.address(), run(from, part).bytes()) };
         let copied = ((progress.bytes / PAGE_BYTES) as u32).min(part);
-        done += copied;
-        let stop = match progress.result {
-            Ok(()) => {
-                part = rest - copied;
-                continue;
-            }
+        let next = match progress.result {
+            Ok(()) => Next::Rest,
             Err(Errno::AGAIN) if copied > 0 => {
-                (part, retries) = (rest - copied, 0);
-                continue;
+                retries = 0;
+                Next::Rest
             }
             Err(Errno::AGAIN) if inbox.wait_for_change(retries) => {
                 retries += 1;
-                continue;
+                Next::Again
             }
-            Err(Errno::AGAIN | Errno::NOMEM) => Stop::Busy,
-            Err(Errno::EXIST) => Stop::Exists,
-            Err(_) if part > 1 => {
-                part /= 2;
-                continue;
-            }
-            Err(_) => Stop::Mapping,
+            Err(Errno::AGAIN | Errno::NOMEM) => Next::Stop(Stop::Busy),
+            Err(Errno::EXIST) => Next::Stop(Stop::Exists),
+            Err(_) => Next::Half,
         };
-        return Moved { pages: done, stop: Some(stop) };
-    }
-    Moved { pages: done, stop: None }
+        (copied, next)
+    })
 }
 
 /// Copies populated frames to absent pages and empties them.
@@ -193,7 +181,6 @@ pub(crate) unsafe fn move_in(
     if done > 0 {
         // SAFETY: their content is with the program now.
         let _ = unsafe { memory::advise(frames.address(), run(frames, done).bytes(), Advice::DontNeed) };
-        inbox.uffd.wake(destination.address(), run(destination, done).bytes());
     }
     Moved { pages: done, stop }
 }

@@ -10,7 +10,7 @@
 use crate::Errno;
 use crate::file::{self, Fd};
 use crate::futex::{self, Scope};
-use crate::memory::MapSlice;
+use crate::memory::{Atomics, Shared};
 use crate::process::{self, Processors};
 use crate::procfs;
 use crate::thread::{self, Files, Thread};
@@ -43,8 +43,7 @@ const BORED: u32 = 50;
 const REST: u64 = 1_000_000;
 const STACK_BYTES: usize = 64 << 10;
 
-/// What pager and guard share. It lies in zeroed memory of its own.
-#[repr(C)]
+/// What pager and guard share.
 struct Post {
     /// Odd while the pager gives way; counts up.
     turns: AtomicU32,
@@ -60,15 +59,11 @@ struct Post {
     nice: AtomicI32,
 }
 
+// SAFETY: atomics only, valid as zeros, and few.
+unsafe impl Atomics for Post {}
+
 const ABLE: u32 = 1;
 const UNABLE: u32 = 2;
-
-fn post(memory: &MapSlice<u64>) -> &Post {
-    const WORDS: usize = size_of::<Post>().div_ceil(8);
-    debug_assert!(memory.len() >= WORDS);
-    // SAFETY: `Follower::new` made it large enough; it is page-aligned, and all fields are atomics, valid as zeros.
-    unsafe { &*memory.as_ptr().cast::<Post>() }
-}
 
 pub(crate) struct Follower {
     /// Where the pager may run at all.
@@ -77,7 +72,7 @@ pub(crate) struct Follower {
     now: Option<u32>,
     /// The thread asked about last, and its open status file.
     last: Option<(u32, Fd)>,
-    post: MapSlice<u64>,
+    post: Shared<Post>,
     guard: Option<Thread>,
     /// Nobody is followed before this time.
     rest_until: u64,
@@ -89,7 +84,7 @@ impl Follower {
         for (index, word) in ALLOWED.iter().enumerate() {
             word.store(allowed.word(index), Ordering::Relaxed);
         }
-        let post = MapSlice::new(64)?;
+        let post = Shared::new()?;
         Ok(Follower { allowed, now: None, last: None, post, guard: None, rest_until: 0 })
     }
 
@@ -105,7 +100,7 @@ impl Follower {
             self.now = wanted;
         }
         if self.now.is_some() && self.guard.is_none() {
-            let post = post(&self.post);
+            let post = &*self.post;
             post.pager.store(process::thread_id(), Ordering::Relaxed);
             post.nice.store(process::nice(), Ordering::Relaxed);
             let argument = core::ptr::from_ref(post).cast_mut().cast();
@@ -117,7 +112,7 @@ impl Follower {
 
     /// Carries out what wakes the followed thread, in a way that it goes on where it was.
     pub(crate) fn waking<T>(&mut self, wake: impl FnOnce() -> T) -> T {
-        let post = post(&self.post);
+        let post = &*self.post;
         if self.now.is_none() || post.able.load(Ordering::Relaxed) != ABLE {
             return wake();
         }
@@ -201,7 +196,7 @@ fn watch(argument: *mut ()) -> ! {
 impl Drop for Follower {
     fn drop(&mut self) {
         if let Some(guard) = self.guard.take() {
-            let post = post(&self.post);
+            let post = &*self.post;
             post.quit.store(1, Ordering::SeqCst);
             post.asleep.store(0, Ordering::SeqCst);
             futex::wake(&post.asleep, 1, Scope::Private);
@@ -233,7 +228,7 @@ mod tests {
         let mut follower = Follower::new().unwrap();
         follower.follow(Some(process::thread_id()));
         let able = loop {
-            match post(&follower.post).able.load(Ordering::SeqCst) {
+            match follower.post.able.load(Ordering::SeqCst) {
                 0 => process::sleep_us(100),
                 able => break able == ABLE,
             }

@@ -5,7 +5,7 @@ use crate::Errno;
 use crate::file::{self, Fd};
 use crate::follow;
 use crate::futex::{self, Scope};
-use crate::memory::{self, Advice, MapSlice};
+use crate::memory::{self, Advice, Atomics, Shared};
 use crate::thread::{self, Files, Thread};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use ream_page::Run;
@@ -15,8 +15,7 @@ const ERRAND: u32 = 1;
 const DONE: u32 = 2;
 const QUIT: u32 = 3;
 
-/// What pager and helper share. It lies in zeroed memory of its own.
-#[repr(C)]
+/// What pager and helper share.
 struct Desk {
     state: AtomicU32,
     result: AtomicI32,
@@ -25,8 +24,11 @@ struct Desk {
     bell: AtomicI32,
 }
 
+// SAFETY: atomics only, valid as zeros, and few.
+unsafe impl Atomics for Desk {}
+
 pub(crate) struct Helper {
-    desk: MapSlice<u64>,
+    desk: Shared<Desk>,
     thread: Option<Thread>,
     tag: u32,
     /// Readable when an errand is done.
@@ -35,24 +37,17 @@ pub(crate) struct Helper {
 
 const STACK_BYTES: usize = 64 << 10;
 
-fn desk(memory: &MapSlice<u64>) -> &Desk {
-    const WORDS: usize = size_of::<Desk>().div_ceil(8);
-    debug_assert!(memory.len() >= WORDS);
-    // SAFETY: `Helper::new` made it large enough; it is page-aligned, and all fields are atomics, valid as zeros.
-    unsafe { &*memory.as_ptr().cast::<Desk>() }
-}
-
 impl Helper {
     pub(crate) fn new() -> Result<Helper, Errno> {
-        let memory = MapSlice::new(64)?;
+        let desk = Shared::<Desk>::new()?;
         let bell = file::event_counter()?;
-        desk(&memory).bell.store(bell.0, Ordering::Relaxed);
-        Ok(Helper { desk: memory, thread: None, tag: 0, bell })
+        desk.bell.store(bell.0, Ordering::Relaxed);
+        Ok(Helper { desk, thread: None, tag: 0, bell })
     }
 
     /// Has the pages of a run made writable and ours alone. False when the helper is busy or cannot be started.
     pub(crate) fn unshare(&mut self, tag: u32, run: Run) -> bool {
-        let shared = desk(&self.desk);
+        let shared = &*self.desk;
         if shared.state.load(Ordering::Acquire) != IDLE {
             return false;
         }
@@ -77,7 +72,7 @@ impl Helper {
     pub(crate) fn take(&mut self) -> Option<(u32, i32)> {
         let mut count = [0u8; 8];
         let _ = file::read(self.bell, &mut count);
-        let shared = desk(&self.desk);
+        let shared = &*self.desk;
         if shared.state.load(Ordering::Acquire) != DONE {
             return None;
         }
@@ -116,7 +111,7 @@ fn work(argument: *mut ()) -> ! {
 impl Drop for Helper {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            let shared = desk(&self.desk);
+            let shared = &*self.desk;
             shared.state.store(QUIT, Ordering::Release);
             futex::wake(&shared.state, 1, Scope::Private);
             thread.join();

@@ -22,6 +22,7 @@ pub mod machine;
 pub mod memory;
 mod mover;
 pub mod pagemap;
+mod pieces;
 pub mod process;
 mod procfs;
 mod queue;

@@ -260,6 +260,33 @@ impl<T: Zeroable> Drop for MapSlice<T> {
     }
 }
 
+/// Needed to put a value between two threads.
+///
+/// # Safety
+/// All fields are atomics, and all-zero bytes a valid value; it wants no more than a page's alignment.
+pub(crate) unsafe trait Atomics {}
+
+/// Atomics, zero at first, on a mapping of their own: what two threads share.
+pub(crate) struct Shared<T: Atomics> {
+    memory: MapSlice<u8>,
+    holds: PhantomData<T>,
+}
+
+impl<T: Atomics> Shared<T> {
+    pub(crate) fn new() -> Result<Shared<T>, Errno> {
+        Ok(Shared { memory: MapSlice::new(size_of::<T>().next_multiple_of(PAGE_BYTES))?, holds: PhantomData })
+    }
+}
+
+impl<T: Atomics> core::ops::Deref for Shared<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: whole pages, aligned to one, large enough, zero at first, which live as long as self; `Atomics` promises that
+        // zeros are a value, and that shared references suffice to change it.
+        unsafe { &*self.memory.as_ptr().cast::<T>() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 
 use crate::inbox::Inbox;
 use crate::pagemap::Pagemap;
+use crate::pieces::{Next, piecewise};
 use crate::{Errno, Moved, Stop, memory, process};
 use ream_page::{BLOCK_PAGES, PAGE_BYTES, Page, Run};
 
@@ -29,85 +30,60 @@ pub(crate) unsafe fn move_pages(
     pages: u32,
     direction: Direction,
 ) -> Moved {
-    let mut done = 0u32;
-    // Pages of the next call: fewer than the rest after EINVAL, which can mean that the range spans two mappings.
-    let mut part = pages;
     let mut busy_since = None;
     let mut retries = 0;
     let patience = if direction == Direction::In { PATIENCE_IN } else { PATIENCE_OUT };
-    while done < pages {
+    piecewise(pages, |done, part| {
         let (to, from) = (destination.plus(done), source.plus(done));
-        let rest = pages - done;
-        part = part.clamp(1, rest);
         // SAFETY: the caller's promise.
         let progress = unsafe {
             let bytes = part as usize * PAGE_BYTES;
             inbox.uffd.move_pages(to.address(), from.address(), bytes, direction == Direction::In)
         };
         let moved = ((progress.bytes / PAGE_BYTES) as u32).min(part);
-        done += moved;
         if moved > 0 {
             (busy_since, retries) = (None, 0);
         }
-        let stop = match progress.result {
-            Ok(()) => {
-                part = rest - moved;
-                continue;
-            }
+        let next = match progress.result {
+            Ok(()) => Next::Rest,
             // Some were moved; the next call says why not more.
-            Err(Errno::AGAIN | Errno::INTR) if moved > 0 => {
-                part = rest - moved;
-                continue;
-            }
+            Err(Errno::AGAIN | Errno::INTR) if moved > 0 => Next::Rest,
             // A thread is unmapping or moving something, and waits until its message has been read.
             Err(Errno::AGAIN | Errno::INTR) if inbox.wait_for_change(retries) => {
                 retries += 1;
-                continue;
+                Next::Again
             }
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOMEM) => Stop::Busy,
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOMEM) => Next::Stop(Stop::Busy),
             Err(Errno::BUSY) => {
                 let now = process::now_us();
                 let since = *busy_since.get_or_insert(now);
                 // Shared with a forked child: that does not pass.
                 if now - since < patience && !pagemap.shared(from) {
                     pause(now - since);
-                    continue;
+                    Next::Again
+                } else {
+                    Next::Stop(Stop::Busy)
                 }
-                Stop::Busy
             }
-            Err(Errno::EXIST) => match arrived(pagemap, to, from, rest) {
-                0 => Stop::Exists,
+            Err(Errno::EXIST) => match arrived(pagemap, to, from, pages - done) {
+                0 => Next::Stop(Stop::Exists),
                 // The kernel moved these and forgot to count them.
                 more => {
                     if direction == Direction::In {
                         inbox.uffd.wake(to.address(), more as usize * PAGE_BYTES);
                     }
-                    done += more;
-                    part = rest - more;
-                    continue;
+                    return (more, Next::Rest);
                 }
             },
             Err(Errno::NOENT) => {
                 let program = if direction == Direction::In { to } else { from };
-                if memory::is_mapped(program.address()) {
-                    Stop::Absent
-                } else if part > 1 {
-                    // ENOENT of the mapping is told for the first page only, so this one went away just now.
-                    part = 1;
-                    continue;
-                } else {
-                    Stop::Mapping
-                }
+                // ENOENT of the mapping is told for the first page only, so one of several went away just now.
+                if memory::is_mapped(program.address()) { Next::Stop(Stop::Absent) } else { Next::One }
             }
-            Err(_) if part > 1 => {
-                part /= 2;
-                continue;
-            }
-            Err(_) => Stop::Mapping,
+            Err(_) => Next::Half,
         };
-        return Moved { pages: done, stop: Some(stop) };
-    }
-    Moved { pages: done, stop: None }
+        (moved, next)
+    })
 }
 
 /// How many pages, counted from the first, are absent at the source and mapped at the destination: one, or the rest

@@ -302,6 +302,7 @@ fn set_scheduling(thread: u32, policy: u32, nice: i32, priority: u32, runtime: u
 }
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -316,6 +317,28 @@ mod tests {
         let started = start_time(process_id()).unwrap();
         assert!(started > 0 && start_time(process_id()) == Some(started));
         assert_eq!(start_time(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_process_that_waits_for_its_parent_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        while life(pid) != Life::Ended {
+            assert!(matches!(life(pid), Life::Since(_) | Life::Ended));
+            sleep_us(1000);
+        }
+        assert_eq!(start_time(pid), None);
+        child.wait().unwrap();
+        assert_eq!(life(pid), Life::Unknown);
+    }
+
+    #[test]
+    fn nice_is_what_proc_says() {
+        let status = procfs::open_status(b"/proc/self/task/", thread_id()).unwrap();
+        let expected = procfs::read_field(status, 19).map_or(-1, |nice| nice as i32);
+        file::close(status);
+        // A negative value is not read as a number.
+        assert!(nice() == expected || expected == -1 && nice() < 0);
     }
 
     #[test]

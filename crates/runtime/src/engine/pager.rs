@@ -59,7 +59,7 @@ pub(super) fn watch_and_run() -> ! {
     process::hurry(true);
     let outcome = prepare().and_then(|()| {
         // SAFETY: set by `prepare` on this thread, and used by no other.
-        super::watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut());
+        let _settled = super::watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut());
         engage()
     });
     process::hurry(false);
@@ -546,12 +546,22 @@ pub(super) fn stop(why: Fatal, shard: &Shard<LinuxMachine>) -> ! {
             store.0,
             slot.offset()
         )),
-        Fatal::StoreFull(errno) => tell(format_args!(
-            "the store is full (errno {}): it holds {} MiB, and {} MiB more are managed; the program is stopped; give --store a directory with more room or raise --store-limit",
-            errno.map_or(28, |errno| errno.0),
-            shard.slots_in_use() / 256,
-            shard.used() / 256
-        )),
+        Fatal::StoreFull(errno) => {
+            const NO_ROOM: [u16; 2] = [28, 122];
+            let errno = errno.map_or(28, |errno| errno.0);
+            tell(format_args!(
+                "the store {} (errno {}): it holds {} MiB, and {} MiB more are managed; the program is stopped; {}",
+                if NO_ROOM.contains(&errno) { "is full" } else { "cannot be written any more" },
+                errno,
+                shard.slots_in_use() / 256,
+                shard.used() / 256,
+                if NO_ROOM.contains(&errno) {
+                    "give --store a directory with more room or raise --store-limit"
+                } else {
+                    "check the disk, or give --store another one"
+                }
+            ))
+        }
         Fatal::Internal(what) => {
             tell(format_args!("internal error: {what}; the program is stopped so that no wrong data are used"))
         }
