@@ -34,6 +34,12 @@ fn parts_are_unmapped_moved_protected_and_discarded() {
     }
 }
 
+/// Wires, while nothing is paged yet, must not show in what mremap does.
+#[test]
+fn mappings_grow_before_paging_starts_and_after() {
+    Case::new("c/grow_early.c", &["256"], 48).compare();
+}
+
 #[test]
 fn static_arrays_are_paged() {
     Case::new("c/bss_big.c", &[], 64).compare();

@@ -127,6 +127,7 @@ mod tests {
         fn remove(_: Run) {}
         fn discard(_: Run) {}
         fn moved(_: Run, _: Page) {}
+        type Moving = ();
         fn moving(_: Run) {}
         fn engaged() -> bool {
             false

@@ -10,7 +10,7 @@ use ream_sys::memory::{self, Advice, Protection};
 
 use crate::cache::{self, Cache, Kept};
 use crate::table::Table;
-use crate::{Engine, Kind, placing, relocate};
+use crate::{Engine, Kind, Left, placing, relocate};
 
 /// Blocks from this size on are large.
 pub const LARGE_BYTES: usize = 4 << 20;
@@ -104,8 +104,8 @@ impl<E: Engine> Large<E> {
             unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length });
             return Some(start);
         }
-        E::moving(run(address.addr(), old));
         let _placing = placing();
+        let _moving = E::moving(run(address.addr(), old));
         // SAFETY: the block is the caller's; without MREMAP_MAYMOVE it stays where it is.
         if unsafe { memory::remap(address, old, length, 0, 0) }.is_ok() {
             self.table.set(address.addr(), length);
@@ -121,7 +121,7 @@ impl<E: Engine> Large<E> {
         // Before the kernel can give the old addresses to another thread.
         self.table.take(address.addr());
         // SAFETY: the old block is the caller's, the new place was mapped above.
-        if unsafe { relocate(address, old, place.as_ptr(), length) }.is_err() {
+        if unsafe { relocate(address, old, place.as_ptr(), length, Left::Nothing) }.is_err() {
             self.table.set(address.addr(), old);
             self.table.take(place.addr().get());
             // SAFETY: mapped above; nobody knows of it.

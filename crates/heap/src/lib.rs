@@ -20,7 +20,7 @@ use ream_page::{Page, Run};
 pub use chunks::{Chunks, FrozenChunks};
 pub use large::{FrozenLarge, LARGE_BYTES, Large};
 pub use placing::{Placing, placing};
-pub use relocate::relocate;
+pub use relocate::{Left, relocate};
 pub use wrapped::WRAPPED;
 
 /// What pages of the heap hold.
@@ -32,9 +32,11 @@ pub enum Kind {
     Small,
 }
 
-/// What the heap tells the pager. All calls may come from any thread, with locks of the heap held; `add` and `moved`
-/// come inside [`placing`].
+/// What the heap tells the pager. All calls may come from any thread, with locks of the heap held; `add`, `moving`
+/// and `moved` come inside [`placing`].
 pub trait Engine {
+    /// While it exists, the engine takes no ranges over.
+    type Moving;
     /// The pages hold the program's data from now on. They are mapped and untouched, or have been touched but were
     /// not known before. Pages already added may be added again.
     fn add(run: Run, kind: Kind);
@@ -44,8 +46,9 @@ pub trait Engine {
     fn discard(run: Run);
     /// The kernel has moved the pages, present and absent ones, to another place, which the program does not know yet.
     fn moved(from: Run, to: Page);
-    /// A range is about to be moved or resized by the kernel, which wants it to be one mapping.
-    fn moving(run: Run);
+    /// A range is about to be moved or resized by the kernel, which wants it to be one mapping. What is returned is
+    /// kept until `moved` or `add` have said how that ended.
+    fn moving(run: Run) -> Self::Moving;
     /// Whether memory is being paged, so that what is kept for later use costs others.
     fn engaged() -> bool;
     /// Whether the heap belongs to a session: its mappings are made without reserve and ask for large pages.

@@ -48,6 +48,7 @@ pub fn freeze_chunks() -> ream_heap::FrozenChunks<'static> {
 }
 
 impl Engine for Paged {
+    type Moving = engine::Moving;
     fn add(run: Run, kind: Kind) {
         let kind = match kind {
             Kind::Large => regions::Kind::Large,
@@ -65,8 +66,8 @@ impl Engine for Paged {
     fn discard(run: Run) {
         engine::discard(run);
     }
-    fn moving(run: Run) {
-        engine::moving(run);
+    fn moving(run: Run) -> engine::Moving {
+        engine::moving(run)
     }
     fn moved(from: Run, to: Page) {
         if told() {

@@ -19,6 +19,7 @@ pub const MAP_NORESERVE: usize = 0x4000;
 pub const MAP_POPULATE: usize = 0x8000;
 pub const MAP_STACK: usize = 0x2_0000;
 pub const MAP_HUGETLB: usize = 0x4_0000;
+pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
 pub const MREMAP_MAYMOVE: usize = 1;
 pub const MREMAP_FIXED: usize = 2;
@@ -36,6 +37,7 @@ pub const MADV_DONTNEED_LOCKED: usize = 24;
 pub const MADV_GUARD_INSTALL: usize = 102;
 
 pub const ENOMEM: Errno = Errno(12);
+pub const EFAULT: Errno = Errno(14);
 
 /// # Safety
 /// The caller answers for whoever uses the range.

@@ -10,7 +10,7 @@ use crate::holds;
 use crate::kernel::*;
 use crate::regions::{Kind, Regions, rest};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use ream_heap::{placing, relocate};
+use ream_heap::{Left, placing, relocate};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
@@ -257,14 +257,15 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
         return kernel(flags);
     }
     let from = Run::covering(old, old_bytes);
-    let replaced = Run::covering(new, bytes);
+    // Only with a flag that says so is `new` a place; else it is any number.
+    let replaced = Run { start: Page::containing(new), pages: Run::covering(0, bytes).pages };
     let replaces = flags & MREMAP_FIXED != 0 && valid(new, bytes) && from.and(replaced).pages == 0;
-    let managed = any_managed(from);
-    if !(managed || known(from) || replaces && known(replaced)) {
+    if !(known(from) || replaces && known(replaced)) {
         return kernel(flags);
     }
-    engine::moving(from);
     let _placing = placing();
+    // Asked only now: what was known may be another's, who has moved it away and not yet said so.
+    let managed = any_managed(from);
     if replaces {
         forget(replaced);
     }
@@ -272,13 +273,22 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
         RESERVED.lock().remove(from);
         return kernel(flags);
     }
+    let _moving = engine::moving(from);
+    let whole = engine::next_managed(from.start).is_some_and(|found| found.and(from) == from);
     let kept = from.pages.min(replaced.pages);
     if kept < from.pages {
         forget(Run { start: Page(from.start.0 + kept), pages: from.pages - kept });
     }
     let grows = replaced.pages > from.pages;
+    let (may_move, left) =
+        (flags & MREMAP_MAYMOVE != 0, if flags & MREMAP_DONTUNMAP != 0 { Left::Zeros } else { Left::Nothing });
     let place = match kernel(if grows && !replaces { flags & !MREMAP_MAYMOVE } else { flags }) {
-        Err(_) if grows && !replaces && flags & MREMAP_MAYMOVE != 0 => {
+        Err(EFAULT) if whole => {
+            let to = replaces.then_some(replaced.start);
+            // SAFETY: the caller's promise; all of it is the program's, readable and writable.
+            unsafe { resize_pieces(from, replaced.bytes(), to, may_move, left) }?
+        }
+        Err(_) if grows && !replaces && may_move => {
             // SAFETY: the caller's promise.
             unsafe { move_and_grow(from, replaced.bytes(), flags) }?
         }
@@ -308,10 +318,58 @@ unsafe fn move_and_grow(from: Run, length: usize, flags: usize) -> Result<usize,
         // SAFETY: the caller's promise.
         return unsafe { mremap(from.start.address(), from.bytes(), length, flags, 0) };
     }
-    let place = memory::map(length, BLOCK_BYTES, memory::Protection::None)?.as_ptr();
+    // SAFETY: the caller's promise.
+    unsafe { move_elsewhere(from, length, Left::Nothing) }
+}
+
+/// Moves or resizes what is one mapping for the program and several for the kernel: parts that were touched while a
+/// wire lay between them stay mappings of their own, each with its list of owners. With `to` it moves there.
+///
+/// # Safety
+/// As for mremap; all of `from` is managed.
+unsafe fn resize_pieces(
+    from: Run,
+    length: usize,
+    to: Option<Page>,
+    may_move: bool,
+    left: Left,
+) -> Result<usize, Errno> {
+    if let Some(to) = to {
+        let kept = from.bytes().min(length);
+        let place = core::ptr::with_exposed_provenance_mut(to.address());
+        // SAFETY: the caller's promise: what is at the new place is replaced.
+        unsafe {
+            relocate(core::ptr::with_exposed_provenance_mut(from.start.address()), kept, place, length, left)?;
+            if kept < from.bytes() {
+                munmap(from.start.address() + kept, from.bytes() - kept)?;
+            }
+        }
+        return Ok(to.address());
+    }
+    if length > from.bytes() {
+        let fresh = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        if unsafe { mmap(from.end().address(), length - from.bytes(), PROT_READ_WRITE, fresh, -1, 0) }.is_ok() {
+            return Ok(from.start.address());
+        }
+    }
+    if !may_move {
+        return Err(ENOMEM);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { move_elsewhere(from, length, left) }
+}
+
+/// Moves a managed mapping to a place of our choice that is as large or larger.
+///
+/// # Safety
+/// As for mremap.
+unsafe fn move_elsewhere(from: Run, length: usize, left: Left) -> Result<usize, Errno> {
+    let align = if length < LARGE_FROM { PAGE_BYTES } else { BLOCK_BYTES };
+    let place = memory::map(length, align, memory::Protection::None)?.as_ptr();
     let old = core::ptr::with_exposed_provenance_mut(from.start.address());
     // SAFETY: the old range is the caller's, the new place nobody else's.
-    if let Err(error) = unsafe { relocate(old, from.bytes(), place, length) } {
+    if let Err(error) = unsafe { relocate(old, from.bytes(), place, length, left) } {
         // SAFETY: mapped above.
         let _ = unsafe { memory::unmap(place, length) };
         return Err(error);

@@ -34,6 +34,7 @@ macro_rules! engine {
                 }
             }
             fn discard(_: Run) {}
+            type Moving = ();
             fn moving(_: Run) {}
             fn moved(from: Run, to: Page) {
                 $name::remove(from);

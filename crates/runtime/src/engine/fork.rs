@@ -179,6 +179,8 @@ pub fn fork_child() {
     // SAFETY: as in `fork_prepare`; the child has this thread only.
     let kept = unsafe { &mut *KEPT.0.get() };
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
+    // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
+    unsafe { ENGINE.moving.reset() };
     if let Some(session) = ENGINE.session() {
         let pid = process::process_id();
         let who = Identity { pid, start: process::start_time(pid).unwrap_or(0) };

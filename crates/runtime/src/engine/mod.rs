@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use mailbox::{Command, Mailbox};
 use ream_page::{Page, Run};
 use ream_stats::{Process, Session};
-use ream_sys::futex::{self, Mutex, Scope};
+use ream_sys::futex::{self, Guard, Mutex, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{SignalSet, set_signal_mask};
 
@@ -41,6 +41,10 @@ struct Engine {
     /// Pages in `regions`, readable without its lock.
     reserved: AtomicU64,
     mailbox: Mailbox,
+    /// Held while the kernel moves or resizes a managed mapping and the registry does not know of it yet, and by the
+    /// watcher while it sets wires or engages. Taken inside [`ream_heap::placing`]. The watcher never waits for it:
+    /// whoever holds it may be waiting for the watcher.
+    moving: Mutex<()>,
     /// Not 0 once the watcher answers the doorbell.
     listening: AtomicU32,
     /// The program asks for engagement now (a fork that would not fit otherwise).
@@ -54,6 +58,7 @@ static ENGINE: Engine = Engine {
     regions: Mutex::new(Regions::new()),
     reserved: AtomicU64::new(0),
     mailbox: Mailbox::new(),
+    moving: Mutex::new(()),
     listening: AtomicU32::new(0),
     demanded: AtomicU32::new(0),
 };
@@ -189,11 +194,19 @@ pub fn discard(run: Run) {
     }
 }
 
+/// While it exists, no wires are set and paging does not start.
+pub struct Moving {
+    _lock: Guard<'static, ()>,
+}
+
 /// The kernel is about to move or resize the mapping of a range: wires would cut it in pieces, which it does not do.
-pub fn moving(run: Run) {
+/// Called inside [`ream_heap::placing`]; the result is kept until the registry knows how it ended.
+pub fn moving(run: Run) -> Moving {
+    let lock = ENGINE.moving.lock();
     if run.pages > 0 && ENGINE.phase() == Phase::Watching {
         masked(|| tell_watcher(Command::Release(run)));
     }
+    Moving { _lock: lock }
 }
 
 /// The kernel has moved the mapping of `from` to `to`. The pager heard of it from the kernel; here the registry follows.

@@ -7,11 +7,11 @@ use super::{ENGINE, Phase, pager};
 use core::sync::atomic::Ordering::SeqCst;
 use ream_page::{Page, Run};
 use ream_sys::file::{self, Fd};
-use ream_sys::futex::{self, Scope};
+use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::pagemap::Pagemap;
 use ream_sys::process;
 use ream_sys::thread::{self, Files};
-use ream_sys::{Event, Events, LinuxMachine, Machine, Wait};
+use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait};
 
 /// The thread's stack.
 pub(super) const STACK: usize = 512 * 1024;
@@ -64,48 +64,24 @@ fn main(_: *mut ()) -> ! {
     pager::watch_and_run()
 }
 
-/// Returns when the managed memory in RAM comes near what the ledger has for this process.
-pub(super) fn until_full(machine: &mut LinuxMachine) {
-    let Some((mut pagemap, mut wires)) = Pagemap::open().ok().zip(Wires::new().ok()) else { return };
+/// Returns when the managed memory in RAM comes near what the ledger has for this process, and no mapping is being
+/// moved; none will be while the result is kept.
+pub(super) fn until_full(machine: &mut LinuxMachine) -> Guard<'static, ()> {
+    // Nobody asks the watcher for anything before it listens.
+    let Some((mut pagemap, mut wires)) = Pagemap::open().ok().zip(Wires::new().ok()) else {
+        return ENGINE.moving.lock();
+    };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
     let mut events = Events::new();
     ENGINE.listening.store(LISTENING, SeqCst);
-    loop {
-        if ENGINE.demanded.load(SeqCst) != 0 {
-            break;
-        }
-        let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { break };
-        let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
-        let mut used = statm.map_or(u64::MAX, anonymous);
-        let half = used >= limit / 2;
-        if !wires.set() && (limit < SMALL || half) {
-            let placed = wires.place(machine, limit);
-            if !placed && half {
-                // More is reserved than wires can guard.
-                break;
-            }
-        }
-        let engage = limit - margin(limit, &wires);
-        let mut sleep = IDLE;
-        if ENGINE.reserved.load(SeqCst) > engage {
-            let mut spent = 0;
-            if used >= engage {
-                let began = process::now_us();
-                used = exact(&mut pagemap);
-                spent = process::now_us() - began;
-                if used >= engage {
-                    break;
-                }
-            }
-            // What is in RAM is charged, so that other processes of the session know of it.
-            let held = entry.held_pages();
-            if used > held {
-                entry.acquire(session.ledger(), used - held);
-            } else if held - used > limit / 4 {
-                entry.give_back(session.ledger(), held - used);
-            }
-            sleep = ((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20);
-        }
+    let settled = loop {
+        let sleep = match look(machine, statm, &mut pagemap, &mut wires) {
+            Some(sleep) => sleep,
+            None => match ENGINE.moving.try_lock() {
+                Some(settled) => break settled,
+                None => SHORTEST,
+            },
+        };
         if ENGINE.listening.swap(GUARDING, SeqCst) != GUARDING {
             futex::wake(&ENGINE.listening, u32::MAX, Scope::Private);
         }
@@ -116,10 +92,51 @@ pub(super) fn until_full(machine: &mut LinuxMachine) {
                 fault(machine, &mut wires, page);
             }
         }
-    }
+    };
     if let Ok(statm) = statm {
         file::close(statm);
     }
+    settled
+}
+
+/// Sets wires where it is time to, and charges what is in RAM. Returns how long to sleep, in microseconds; `None` when
+/// it is time to engage.
+fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Pagemap, wires: &mut Wires) -> Option<u64> {
+    if ENGINE.demanded.load(SeqCst) != 0 {
+        return None;
+    }
+    let (entry, session) = ENGINE.entry().zip(ENGINE.session())?;
+    let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
+    let mut used = statm.map_or(u64::MAX, anonymous);
+    let half = used >= limit / 2;
+    if !wires.set() && (limit < SMALL || half) {
+        let Some(_settled) = ENGINE.moving.try_lock() else { return Some(SHORTEST) };
+        if !wires.place(machine, limit) && half {
+            // More is reserved than wires can guard.
+            return None;
+        }
+    }
+    let engage = limit - margin(limit, wires);
+    if ENGINE.reserved.load(SeqCst) <= engage {
+        return Some(IDLE);
+    }
+    let mut spent = 0;
+    if used >= engage {
+        let began = process::now_us();
+        used = exact(pagemap);
+        spent = process::now_us() - began;
+        if used >= engage {
+            return None;
+        }
+    }
+    // What is in RAM is charged, so that other processes of the session know of it.
+    let held = entry.held_pages();
+    if used > held {
+        entry.acquire(session.ledger(), used - held);
+    } else if held - used > limit / 4 {
+        entry.give_back(session.ledger(), held - used);
+    }
+    Some(((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20))
 }
 
 /// The doorbell, or a wire.

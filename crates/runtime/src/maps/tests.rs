@@ -173,11 +173,20 @@ fn moved_mappings_take_their_management_along() {
         madvise(start + MIB, PAGE_BYTES, 10).unwrap();
         assert_eq!(remap(start, 4 * MIB, 2 * MIB, 0, 0), Ok(start));
         assert_eq!(managed(start, 4 * MIB), [(0, 2 * MIB)]);
+        // What is no new place, because no flag says so, has no influence.
+        let end = start + 2 * MIB;
+        assert_eq!(remap(start, 2 * MIB, 2 * MIB, MREMAP_MAYMOVE, 0x1234_5678_9abd), Ok(start));
+        assert_eq!(managed(start, 3 * MIB), [(0, 2 * MIB)]);
+        assert_eq!(remap(start, 2 * MIB, 2 * MIB - PAGE_BYTES, MREMAP_MAYMOVE, end + 1), Ok(start));
+        assert_eq!(managed(start, 3 * MIB), [(0, 2 * MIB - PAGE_BYTES)]);
+        assert_eq!(remap(start, 2 * MIB - PAGE_BYTES, 2 * MIB, 0, 77), Ok(start));
+        assert_eq!(managed(start, 3 * MIB), [(0, 2 * MIB)]);
         let grown = remap(start, 2 * MIB, 64 * MIB, MREMAP_MAYMOVE, 0).unwrap();
         assert_eq!(managed(grown, 64 * MIB), [(0, 64 * MIB)]);
-        for page in 0..512 {
+        for page in 0..511 {
             assert_eq!(read(grown + page * PAGE_BYTES), page as u64 + 1);
         }
+        assert_eq!(read(grown + 511 * PAGE_BYTES), 0, "it was cut off and came again");
         assert_eq!((read(grown + 2 * MIB), read(grown + 64 * MIB - 8)), (0, 0));
         if grown != start {
             assert_eq!(managed(start, 2 * MIB), []);
