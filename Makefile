@@ -29,6 +29,7 @@ build: library command
 # those that need the standard library.
 library:
 	$(CARGO) build --release --package ream-runtime
+	$(CARGO) build --release --package ream-calls
 
 command:
 	$(CARGO) build --release --package ream-cli --package ream-bench
@@ -49,12 +50,14 @@ check:
 	$(MAKE) blackbox
 
 lint:
-	$(CARGO) clippy --workspace --exclude ream-runtime --all-targets -- --deny warnings
+	$(CARGO) clippy --workspace --exclude ream-runtime --exclude ream-calls --all-targets -- --deny warnings
 	$(CARGO) clippy --package ream-runtime --all-targets -- --deny warnings
+	$(CARGO) clippy --package ream-calls --all-targets -- --deny warnings
 
 test:
-	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-tests
+	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-tests
 	$(CARGO) test --package ream-runtime
+	$(CARGO) test --package ream-calls
 
 blackbox:
 	$(CARGO) test --package ream-tests
@@ -71,10 +74,11 @@ fmt:
 	$(CARGO) fmt --all
 
 install:
-	@test -f $(release)/ream -a -f $(release)/libream.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
+	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
+	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.bash $(share)/bash-completion/completions/ream
 	$(INSTALL) -D -m 644 crates/cli/golden/_ream $(share)/zsh/site-functions/_ream
@@ -83,7 +87,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(lib)/libream.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(lib)/libream.so $(lib)/libream_calls.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream
 	-rmdir $(lib) 2>/dev/null

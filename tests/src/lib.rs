@@ -15,7 +15,7 @@ pub use cgroup::Cgroup;
 pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build};
 pub use outcome::{Outcome, Summary};
-pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_library, tool};
+pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
 pub use process::{Left, report};
 pub use redis::{Redis, Reply};
 pub use run::{Run, Running};

@@ -29,6 +29,11 @@ pub fn ream_library() -> PathBuf {
     ream_binary().with_file_name("libream.so")
 }
 
+/// libream_calls.so, which lies beside it.
+pub fn ream_calls() -> PathBuf {
+    ream_binary().with_file_name("libream_calls.so")
+}
+
 /// A file in `programs/`, for example `py/arrays.py`.
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)

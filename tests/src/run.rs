@@ -147,6 +147,10 @@ impl Run {
                 command.arg("run").arg("--memory").arg(format!("{mebibytes}M"));
                 command.arg("--store").arg(self.store.as_ref().unwrap_or(&own_store));
                 command.arg(format!("--summary={}", summary.display()));
+                // All tests can be run on another engine.
+                if let Some(engine) = std::env::var_os("REAM_TEST_ENGINE") {
+                    command.arg("--engine").arg(engine);
+                }
                 command.args(&self.options).arg("--").arg(&self.program[0]);
                 command
             }

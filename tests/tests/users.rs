@@ -1,6 +1,6 @@
 //! Ordinary users, without root and without any setting of the machine: a small set of the programs, as nobody.
 
-use ream_tests::{Build, Run, Scratch, build, is_root, openable_by_all, ream_binary, ream_library, skip};
+use ream_tests::{Build, Run, Scratch, build, is_root, openable_by_all, ream_binary, ream_calls, ream_library, skip};
 use std::fs;
 use std::path::PathBuf;
 
@@ -24,7 +24,9 @@ impl Reachable {
         fs::copy(ream_binary(), &ream).expect("copying ream");
         let library = scratch.file("libream.so");
         fs::copy(ream_library(), &library).expect("copying libream.so");
-        [&ream, &library].into_iter().for_each(|path| openable_by_all(path));
+        let calls = scratch.file("libream_calls.so");
+        fs::copy(ream_calls(), &calls).expect("copying libream_calls.so");
+        [&ream, &library, &calls].into_iter().for_each(|path| openable_by_all(path));
         Some(Reachable { scratch, ream })
     }
 
@@ -55,33 +57,37 @@ impl Reachable {
 }
 
 #[test]
-#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn threads_and_a_fork() {
     let Some(reachable) = Reachable::new() else { return };
     reachable.compare("c/large_threads.c", &["256"]);
 }
 
 #[test]
-#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn generations_of_forks() {
     let Some(reachable) = Reachable::new() else { return };
     reachable.compare("c/fork_deep.c", &["256"]);
 }
 
 #[test]
-#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn growing_blocks() {
     let Some(reachable) = Reachable::new() else { return };
     reachable.compare("c/realloc_grow.c", &["256"]);
 }
 
 #[test]
-#[ignore = "there is no engine for ordinary users without a full userfaultfd"]
 fn system_calls_into_absent_pages() {
     let Some(reachable) = Reachable::new() else { return };
     let directory = Scratch::for_everybody("files");
     std::os::unix::fs::chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
     reachable.compare("c/syscalls.c", &["256", &directory.path().to_string_lossy()]);
+}
+
+#[test]
+fn whatever_libc_hands_to_the_kernel_is_there() {
+    let Some(reachable) = Reachable::new() else { return };
+    let directory = Scratch::for_everybody("borrowed");
+    std::os::unix::fs::chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
+    reachable.compare("c/borrowed.c", &["160", &directory.path().to_string_lossy()]);
 }
 
 #[test]

@@ -1,27 +1,35 @@
-//! The symbols of libream.so: what it takes over in every program, and what it needs of libc.
+//! The symbols of libream.so and libream_calls.so: what they take over in a program, and what they need of libc.
 
 use crate::goldens::compare;
 use crate::{Findings, cargo, output};
 use object::{Object, ObjectSymbol};
 use std::path::{Path, PathBuf};
 
-const GOLDEN: &str = "crates/runtime/symbols.golden";
+/// Packages, what they make, and the list of its symbols.
+const LIBRARIES: [(&str, &str, &str); 2] = [
+    ("ream-runtime", "libream.so", "crates/runtime/symbols.golden"),
+    ("ream-calls", "libream_calls.so", "crates/calls/symbols.golden"),
+];
 
-/// Builds the library and compares its dynamic symbols with the golden file, or writes that.
+/// Builds the libraries and compares their dynamic symbols with the golden files, or writes those.
 pub fn check(root: &Path, bless: bool) -> Findings {
-    match build(root).and_then(|library| list(&library)) {
-        Ok(text) => compare(&root.join(GOLDEN), GOLDEN, &text, bless).into_iter().collect(),
-        Err(why) => vec![why],
+    let mut findings = Vec::new();
+    for (package, file, golden) in LIBRARIES {
+        match build(root, package, file).and_then(|library| list(&library)) {
+            Ok(text) => findings.extend(compare(&root.join(golden), golden, &text, bless)),
+            Err(why) => findings.push(why),
+        }
     }
+    findings
 }
 
-/// Builds the library as it is installed, and finds it.
-fn build(root: &Path) -> Result<PathBuf, String> {
-    output(cargo(root).args(["build", "--quiet", "--release", "--package", "ream-runtime"]))?;
+/// Builds a library as it is installed, and finds it.
+fn build(root: &Path, package: &str, file: &str) -> Result<PathBuf, String> {
+    output(cargo(root).args(["build", "--quiet", "--release", "--package", package]))?;
     let metadata = output(cargo(root).args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
     let target = metadata["target_directory"].as_str().ok_or("cargo metadata: no target directory")?;
-    Ok(Path::new(target).join("release/libream.so"))
+    Ok(Path::new(target).join("release").join(file))
 }
 
 /// The dynamic symbols, sorted: "exported NAME" and "needed NAME".

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// The variable that names the library.
 pub const VARIABLE: &str = "REAM_LIBRARY";
 const NAME: &str = "libream.so";
+/// The library that is loaded behind it for ordinary users.
+const CALLS: &str = "libream_calls.so";
 
 /// Finds the library for the command at `command`.
 ///
@@ -46,15 +48,28 @@ pub fn find(named: Option<OsString>, command: &Path) -> Result<PathBuf, Failure>
     Ok(path)
 }
 
-/// The list of preloaded libraries with ours first, and once.
-pub fn preload(library: &Path, before: Option<&OsStr>) -> OsString {
-    let mut list = library.as_os_str().as_bytes().to_vec();
-    let others = before.unwrap_or_default().as_bytes().split(|b| *b == b':' || *b == b' ');
-    for other in others.filter(|other| !other.is_empty() && *other != library.as_os_str().as_bytes()) {
-        list.push(b':');
-        list.extend_from_slice(other);
+/// The library with libc's calls for ordinary users, beside the other.
+///
+/// # Errors
+/// There is none.
+pub fn calls(library: &Path) -> Result<PathBuf, Failure> {
+    let path = library.with_file_name(CALLS);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(Failure::new(format!("{}: no such file; install Ream whole", path.display()))),
     }
-    OsString::from_vec(list)
+}
+
+/// The list of preloaded libraries with ours first, and once.
+pub fn preload(ours: &[&Path], before: Option<&OsStr>) -> OsString {
+    let ours: Vec<&[u8]> = ours.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    let others = before.unwrap_or_default().as_bytes().split(|b| *b == b':' || *b == b' ');
+    let is_ours = |other: &[u8]| {
+        let name = other.rsplit(|byte| *byte == b'/').next();
+        ours.contains(&other) || other.contains(&b'/') && name.is_some_and(|name| name == CALLS.as_bytes())
+    };
+    let others = others.filter(|other| !other.is_empty() && !is_ours(other));
+    OsString::from_vec(ours.iter().copied().chain(others).collect::<Vec<_>>().join(&b':'))
 }
 
 #[cfg(test)]
@@ -63,8 +78,11 @@ mod tests {
 
     #[test]
     fn ours_comes_first_and_once() {
-        let list = |before: &str| preload(Path::new("/l/libream.so"), Some(before.as_ref()));
-        assert_eq!(preload(Path::new("/l/libream.so"), None), "/l/libream.so");
+        let list = |before: &str| preload(&[Path::new("/l/libream.so")], Some(before.as_ref()));
+        let both = [Path::new("/l/libream.so"), Path::new("/l/libream_calls.so")];
+        assert_eq!(preload(&both, Some("/a.so:/l/libream.so".as_ref())), "/l/libream.so:/l/libream_calls.so:/a.so");
+        assert_eq!(list("/l/libream.so:/l/libream_calls.so:/a.so"), "/l/libream.so:/a.so");
+        assert_eq!(preload(&[Path::new("/l/libream.so")], None), "/l/libream.so");
         assert_eq!(list("/a.so /b.so"), "/l/libream.so:/a.so:/b.so");
         assert_eq!(list("/a.so:/l/libream.so:"), "/l/libream.so:/a.so");
     }

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// The smallest budget that paging can work with, in bytes.
 const LEAST_BUDGET: u64 = 8 << 20;
+/// The engine for ordinary users.
+const USER_MODE: &str = "usermode";
 
 /// Runs the program that `rest` begins with. Returns only when that is not possible.
 pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
@@ -27,27 +29,36 @@ pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
     let file = program::find(name, path.as_deref())?;
     let (user, group) = os::user_and_group();
     let obstacle = program::obstacle(&file, path.as_deref(), program::Caller { user, group });
-    let (engine, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
-    let obstacle = obstacle
-        .map(|why| format!("{}: {why}", name.to_string_lossy()))
-        .or_else(|| doctor::engine::refuses(engine, io).map(|why| format!("cannot page here: {why}")));
-    if let Some(why) = obstacle {
+    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    let engine = match obstacle {
+        Some(why) => Err(format!("{}: {why}", name.to_string_lossy())),
+        None => doctor::engine::choose(asked, io).map_err(|why| format!("cannot page here: {why}")),
+    };
+    let engine = match engine {
+        Ok(engine) => engine,
         // Asked for is meant; by default a program is not kept from running.
-        if settings.memory_given.is_some() || engine != "auto" || io != "auto" {
+        Err(why) if settings.memory_given.is_some() || asked != "auto" || io != "auto" => {
             return Err(Failure::new(why));
         }
-        log.warn(&format!("{why}; running it without Ream"));
-        return Err(become_program(&file, &rest, std::env::vars_os().collect()));
-    }
+        Err(why) => {
+            log.warn(&format!("{why}; running it without Ream"));
+            return Err(become_program(&file, &rest, std::env::vars_os().collect()));
+        }
+    };
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("/proc/self/exe: {}; is /proc mounted?", reason(&error))))?;
     let library = library::find(variable(library::VARIABLE), &own)?;
     let machine = Machine::look().map_err(Failure::new)?;
     let budget = budget(&settings, &machine, &log)?;
     let place = place::choose(&settings, &variable, &mut |line| log.warn(&line))?;
-    let config = configuration(&settings, budget, &place)?;
+    let mut config = configuration(&settings, budget, &place)?;
+    let mut libraries = vec![library.clone()];
+    if engine == USER_MODE {
+        config.engine = ream_stats::Engine::UserMode as u32;
+        libraries.push(library::calls(&library)?);
+    }
     log.info(&format!(
-        "budget {}, store {} up to {}, engine {engine}, io {io}, library {}",
+        "budget {}, store {} up to {}, engine {asked}, io {io}, library {}",
         show_size(budget),
         place.directory.display(),
         show_size(place.limit),
@@ -57,7 +68,8 @@ pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
     })?;
 
-    let preload = library::preload(&library, variable("LD_PRELOAD").as_deref());
+    let libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
+    let preload = library::preload(&libraries, variable("LD_PRELOAD").as_deref());
     let ours = [(OsString::from("LD_PRELOAD"), preload), (OsString::from("REAM_SESSION"), session.into())];
     let mut environment: Vec<_> =
         std::env::vars_os().filter(|(name, _)| ours.iter().all(|(own, _)| own != name)).collect();

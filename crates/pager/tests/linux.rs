@@ -42,6 +42,7 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
             key: Key::draw().unwrap(),
             io_limit: 128,
             user_only: false,
+            loans: None,
             move_pages: true,
             uring: true,
         };

@@ -5,13 +5,26 @@
 use crate::heap::LARGE;
 use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{LARGE_BYTES, small};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES};
 
 /// Blocks have at least this size, and so this alignment: jemalloc aligns smaller ones to their own size only.
 const LEAST: usize = 16;
-/// A large block that shrinks below this moves to a small one.
-const SMALL_AGAIN: usize = LARGE_BYTES / 4;
+/// No block below this is large.
+const LEAST_LARGE: usize = 64 << 10;
+/// Size from which blocks are large.
+static LARGE_FROM: AtomicUsize = AtomicUsize::new(LARGE_BYTES);
+
+/// Makes blocks from this size on large, where only large ones are paged.
+pub fn set_large_from(bytes: usize) {
+    LARGE_FROM.store(bytes.clamp(LEAST_LARGE, LARGE_BYTES), Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn is_large(bytes: usize) -> bool {
+    bytes >= LEAST_LARGE && bytes >= LARGE_FROM.load(Ordering::Relaxed)
+}
 
 const ENOMEM: c_int = 12;
 const EINVAL: c_int = 22;
@@ -44,7 +57,7 @@ fn may_be_large(block: *mut c_void) -> bool {
 
 #[inline(always)]
 pub fn malloc(bytes: usize) -> *mut c_void {
-    if bytes >= LARGE_BYTES {
+    if is_large(bytes) {
         return large(bytes, LEAST, false);
     }
     // SAFETY: any size is fine.
@@ -54,7 +67,7 @@ pub fn malloc(bytes: usize) -> *mut c_void {
 #[inline(always)]
 pub fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
-    if bytes >= LARGE_BYTES {
+    if is_large(bytes) {
         return large(bytes, LEAST, true);
     }
     // SAFETY: any size is fine.
@@ -87,7 +100,7 @@ unsafe fn free_aligned(block: *mut c_void) {
 /// As for [`free`]; on failure (null, and bytes not 0) the block stays as it is.
 #[inline(always)]
 pub unsafe fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    if bytes == 0 || bytes >= LARGE_BYTES || may_be_large(block) {
+    if bytes == 0 || is_large(bytes) || may_be_large(block) {
         // SAFETY: the caller's promise.
         return unsafe { realloc_other(block, bytes) };
     }
@@ -108,13 +121,14 @@ unsafe fn realloc_other(block: *mut c_void, bytes: usize) -> *mut c_void {
         return null_mut();
     }
     match LARGE.length(block.cast()) {
-        Some(_) if bytes >= SMALL_AGAIN => {
+        // One that shrinks much becomes a small one.
+        Some(_) if is_large(bytes.saturating_mul(4)) => {
             if let Some(resized) = LARGE.resize(block.cast(), bytes) {
                 return resized.map_or_else(out_of_memory, |block| block.as_ptr().cast());
             }
         }
         // SAFETY: the caller's promise: a small block.
-        None if bytes < LARGE_BYTES => return unsafe { small::realloc(block, bytes.max(LEAST)) },
+        None if !is_large(bytes) => return unsafe { small::realloc(block, bytes.max(LEAST)) },
         _ => {}
     }
     // From small to large, or back.
@@ -141,7 +155,7 @@ pub unsafe fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mu
 
 /// A block at a multiple of `align`, which is a power of two.
 fn aligned(align: usize, bytes: usize) -> Option<NonNull<c_void>> {
-    if bytes >= LARGE_BYTES || align > BLOCK_BYTES {
+    if is_large(bytes) || align > BLOCK_BYTES {
         return LARGE.allocate(bytes, align, false).map(NonNull::cast);
     }
     NonNull::new(small::aligned(align, bytes.max(LEAST)))

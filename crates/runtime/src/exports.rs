@@ -1,9 +1,10 @@
 //! Every symbol that libream.so exports, and nothing else: names and types are libc's, the work is done elsewhere.
 
 use crate::blocks::{self, set_errno};
-use crate::{advice, holds, maps, references};
+use crate::{advice, holds, lending, maps, references};
 use core::ffi::{c_int, c_void};
 use ream_sys::Errno;
+use ream_sys::loans::Chain;
 
 /// -1 with errno set, or 0.
 fn answer(result: Result<(), Errno>) -> c_int {
@@ -284,4 +285,23 @@ pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value:
     let (fd, level, name) = (fd as usize, level as usize, name as usize);
     // SAFETY: the caller's promise.
     answer(unsafe { references::setsockopt(fd, level, name, value.expose_provenance(), bytes as usize) })
+}
+
+/// For `libream_calls.so`: what is managed of so many bytes stays resident until [`ream_take_back`]. `chain` is 0, or what
+/// an earlier call returned, to which this one adds.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_lend(address: usize, bytes: usize, chain: u32) -> u32 {
+    lending::lend(address, bytes, Chain(chain)).0
+}
+
+/// For `libream_calls.so`: ends what [`ream_lend`] began.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_take_back(chain: u32) {
+    lending::take_back(Chain(chain));
+}
+
+/// For `libream_calls.so`: what is managed of so many bytes stays resident for as long as it is mapped.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_keep(address: usize, bytes: usize) {
+    lending::keep(address, bytes);
 }

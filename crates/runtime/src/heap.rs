@@ -2,6 +2,7 @@
 //! the linker, to jemalloc.
 
 use crate::engine;
+use crate::lending;
 use crate::regions;
 use core::sync::atomic::{AtomicU8, Ordering};
 use ream_heap::small::Arenas;
@@ -54,7 +55,8 @@ impl Engine for Paged {
             Kind::Large => regions::Kind::Large,
             Kind::Small => regions::Kind::Small,
         };
-        if told() {
+        // Small blocks stay resident where the kernel could not use them otherwise: libc's own data are among them.
+        if told() && !(kind == regions::Kind::Small && lending::on()) {
             engine::add(run, kind);
         }
     }

@@ -16,6 +16,8 @@ use ream_sys::process::{SignalSet, set_signal_mask};
 /// Reasons to hold, as bits.
 const PROTECTED: u8 = 1;
 const LOCKED: u8 = 2;
+/// The kernel uses it at any time.
+const KEPT: u8 = 4;
 
 static HOLDS: Mutex<Regions<u8>> = Mutex::new(Regions::new());
 /// The program has asked that all memory, also future memory, be locked: nothing new is managed then.
@@ -81,6 +83,16 @@ pub fn moved(run: Run, to: Page) {
             let _ = list.insert(Run { start, pages: part.pages }, reasons);
         }
     });
+}
+
+/// Keeps a managed run resident for as long as it is mapped.
+pub fn keep(run: Run) {
+    change(run, KEPT, true);
+}
+
+/// Tells each run that is held, in order of address.
+pub fn each(tell: &mut dyn FnMut(Run)) {
+    with_list(|list| list.each(tell));
 }
 
 /// Whether the program has locked any page of the run.

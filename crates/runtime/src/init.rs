@@ -1,8 +1,9 @@
 //! Start and end of the library in a process. It is initialised before every other library, but malloc works before
 //! that. Without a session, or when the session cannot be joined, the program runs on plain memory.
 
+use crate::regions::Kind;
 use crate::user::User;
-use crate::{engine, fork, heap, identity, maps, say, statics};
+use crate::{blocks, engine, fork, heap, identity, lending, maps, say, statics};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ream_stats::{Refused, Report, Session, Summary};
@@ -39,6 +40,11 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     SESSION.store(core::ptr::from_ref(session).cast_mut(), Ordering::Release);
     let config = session.config();
     maps::set_threshold(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
+    if config.engine() == ream_stats::Engine::UserMode {
+        lending::begin();
+        blocks::set_large_from(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
+        engine::forget(Kind::Small);
+    }
     heap::join_session();
     engine::start(session, index);
     statics::manage();
@@ -232,11 +238,16 @@ unsafe fn leave_environment(list: Strings) {
     }
 }
 
-/// Where the rest of an `LD_PRELOAD` begins whose first library is ours; `None` for everything else.
+/// Where the rest of an `LD_PRELOAD` begins whose first libraries are ours; `None` for everything else.
 fn without_us(variable: &[u8]) -> Option<usize> {
     let list = variable.strip_prefix(b"LD_PRELOAD=")?;
-    let end = list.iter().position(|byte| matches!(byte, b':' | b' ')).unwrap_or(list.len());
-    list.get(..end)?.ends_with(b"/libream.so").then(|| (variable.len() - list.len() + end + 1).min(variable.len()))
+    let behind = |list: &[u8], name: &[u8]| {
+        let end = list.iter().position(|byte| matches!(byte, b':' | b' ')).unwrap_or(list.len());
+        list.get(..end)?.ends_with(name).then(|| (end + 1).min(list.len()))
+    };
+    let first = behind(list, b"/libream.so")?;
+    let second = list.get(first..).and_then(|rest| behind(rest, b"/libream_calls.so")).unwrap_or(0);
+    Some(variable.len() - list.len() + first + second)
 }
 
 #[cfg(test)]
@@ -266,6 +277,8 @@ mod tests {
             assert!(first(list.as_mut_ptr().add(3)).is_none());
         }
         assert_eq!(without_us(b"LD_PRELOAD=/l/libream.so"), Some(b"LD_PRELOAD=/l/libream.so".len()));
+        let both = b"LD_PRELOAD=/l/libream.so:/l/libream_calls.so:/b.so";
+        assert_eq!(without_us(both), Some(both.len() - b"/b.so".len()));
         assert_eq!(without_us(b"LD_PRELOAD=/b.so:/l/libream.so"), None);
         assert_eq!(without_us(b"PATH=/l/libream.so"), None);
     }

@@ -14,6 +14,7 @@ mod holds;
 mod identity;
 mod init;
 mod kernel;
+mod lending;
 mod maps;
 mod references;
 mod regions;

@@ -2,7 +2,9 @@
 //! hold other pages by then, since a move does not see such references. They are turned into copies.
 
 use crate::heap::in_session;
+use crate::lending;
 use ream_sys::Errno;
+use ream_sys::loans::Chain;
 use ream_sys::syscall::{call3, call4, call5, call6, number};
 
 const EOPNOTSUPP: Errno = Errno(95);
@@ -42,24 +44,35 @@ fn writable(fd: usize, wait: bool) -> Result<bool, Errno> {
 pub unsafe fn vmsplice(fd: usize, parts: usize, count: usize, flags: usize) -> Result<usize, Errno> {
     const NONBLOCK: usize = 2;
     const KNOWN: usize = 15;
-    const NO_WAIT: usize = 8;
     if !in_session() || flags & !KNOWN != 0 || !is_pipe_to_write(fd) {
         // SAFETY: the caller's promise. Out of a pipe the kernel copies by itself.
         return unsafe { call4(number::__NR_vmsplice, fd, parts, count, flags) };
     }
+    // SAFETY: the caller's promise.
+    let loan = unsafe { lending::lend_parts(parts, count) };
+    // SAFETY: the caller's promise.
+    let done = unsafe { copy_to_pipe(fd, parts, count, flags & NONBLOCK == 0) };
+    lending::take_back(loan);
+    done
+}
+
+/// # Safety
+/// As for [`vmsplice`].
+unsafe fn copy_to_pipe(fd: usize, parts: usize, count: usize, wait: bool) -> Result<usize, Errno> {
+    const NO_WAIT: usize = 8;
     loop {
         // SAFETY: the caller's promise; a position of -1 is that of the file, which a pipe has not.
         match unsafe { call6(number::__NR_pwritev2, fd, parts, count, usize::MAX, usize::MAX, NO_WAIT) } {
             Err(Errno::AGAIN) => {}
             Err(EOPNOTSUPP) => {
-                if writable(fd, flags & NONBLOCK == 0)? {
+                if writable(fd, wait)? {
                     // SAFETY: the caller's promise.
                     return unsafe { write_little(fd, parts, count) };
                 }
             }
             done => return done,
         }
-        if flags & NONBLOCK != 0 {
+        if !wait {
             return Err(Errno::AGAIN);
         }
         writable(fd, true)?;
@@ -95,8 +108,11 @@ pub unsafe fn setsockopt(fd: usize, level: usize, name: usize, value: usize, byt
             return Err(EOPNOTSUPP);
         }
     }
+    let loan = lending::lend(value, bytes, Chain::default());
     // SAFETY: the caller's promise.
-    unsafe { call5(number::__NR_setsockopt, fd, level, name, value, bytes) }.map(drop)
+    let result = unsafe { call5(number::__NR_setsockopt, fd, level, name, value, bytes) }.map(drop);
+    lending::take_back(loan);
+    result
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod helper;
 mod inbox;
 mod io;
 mod linux;
+pub mod loans;
 pub mod machine;
 pub mod memory;
 mod mover;

@@ -8,6 +8,7 @@ use crate::follow::Follower;
 use crate::helper::Helper;
 use crate::inbox::Inbox;
 use crate::io::Io;
+use crate::loans::Loans;
 use crate::memory::{self, Advice, MapSlice};
 use crate::mover::{self, Direction};
 use crate::pagemap::Pagemap;
@@ -33,6 +34,8 @@ pub struct LinuxConfig {
     pub io_limit: u32,
     /// Only a userfaultfd of the kind that ordinary users get, even where a better one is allowed.
     pub user_only: bool,
+    /// What the program's threads lend the kernel: necessary where the userfaultfd may be one for ordinary users only.
+    pub loans: Option<&'static Loans>,
     /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.
     pub move_pages: bool,
     /// Use io_uring; otherwise threads.
@@ -76,6 +79,7 @@ pub struct LinuxMachine {
     helper: Helper,
     follower: Follower,
     key: &'static Key,
+    loans: Option<&'static Loans>,
     stores: [Fd; STORES],
     io_limit: u32,
     /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
@@ -105,7 +109,7 @@ impl LinuxMachine {
         if config.move_pages && !uffd.has(feature::MOVE) {
             return Err(Setup { what: "move pages with userfaultfd (Linux 6.8 or later)", errno: Errno::INVAL });
         }
-        if !config.move_pages && uffd.access == Access::UserOnly {
+        if !config.move_pages && uffd.access == Access::UserOnly && config.loans.is_none() {
             // The kernel's own writes to protected pages would fail.
             return Err(Setup { what: "copy pages with a userfaultfd for ordinary users", errno: Errno::PERM });
         }
@@ -123,6 +127,7 @@ impl LinuxMachine {
             helper: Helper::new().map_err(fail("prepare the helper thread"))?,
             follower: Follower::new().map_err(fail("read the processor mask"))?,
             key: config.key,
+            loans: config.loans,
             stores,
             io_limit,
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
@@ -284,13 +289,22 @@ impl Machine for LinuxMachine {
             return Moved { pages: 0, stop: Some(Stop::Mapping) };
         };
         let (inbox, pagemap) = (&mut self.inbox, &mut self.pagemap);
+        let free = self.loans.map_or(pages, |loans| loans.evict(Run { start: page, pages: pages as u64 }) as u32);
         // SAFETY: the pages are registered, so that whoever touches them sleeps until they are brought back.
-        unsafe {
+        let mut moved = unsafe {
             match self.memory {
-                None => mover::move_pages(inbox, pagemap, (destination, page), pages, Direction::Out),
-                Some(memory) => copier::move_out(inbox, pagemap, memory, page, destination, pages),
+                _ if free == 0 => Moved { pages: 0, stop: None },
+                None => mover::move_pages(inbox, pagemap, (destination, page), free, Direction::Out),
+                Some(memory) => copier::move_out(inbox, pagemap, memory, page, destination, free),
             }
+        };
+        if let Some(loans) = self.loans {
+            loans.evicted();
         }
+        if moved.stop.is_none() && free < pages {
+            moved.stop = Some(Stop::Busy);
+        }
+        moved
     }
 
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied {

@@ -38,9 +38,16 @@ struct Probe {
 /// The engines, the one that a run prefers first.
 const BEST_FIRST: [&str; 3] = ["move", "copy", "usermode"];
 
-/// Why a run cannot have this engine (`auto`: any at all) or this way of reading and writing; `None` when it can.
-pub fn refuses(engine: &str, io: &str) -> Option<String> {
-    Probe::ask().refuses(engine, io)
+/// The engine that a run gets who asks for this one and this way of reading and writing.
+///
+/// # Errors
+/// Why it cannot have them (`auto`: any at all).
+pub fn choose(engine: &str, io: &str) -> Result<&'static str, String> {
+    let probe = Probe::ask();
+    match probe.refuses(engine, io) {
+        Some(why) => Err(why),
+        None => Ok(probe.best(engine)),
+    }
 }
 
 /// What a run may ask for.
@@ -81,6 +88,12 @@ impl Probe {
             return found(if features != 0 { moving(features) } else { userfaultfd(self).0 });
         }
         if io == "uring" && self.ring.is_err() { found(ring(self)) } else { None }
+    }
+
+    /// The engine meant by a word.
+    fn best(&self, engine: &str) -> &'static str {
+        let meant = |name: &&&str| if engine == "auto" { self.allows(name) } else { **name == engine };
+        BEST_FIRST.iter().find(meant).copied().unwrap_or("move")
     }
 
     /// Whether this user may have an engine.
@@ -147,7 +160,7 @@ impl Findings {
         }
         findings.push(ring(probe));
         let io = if probe.ring.is_ok() { "uring" } else { "threads" };
-        let engine = BEST_FIRST.into_iter().find(|engine| probe.allows(engine));
+        let engine = probe.refuses("auto", "auto").is_none().then(|| probe.best("auto"));
         let why = match engine {
             Some("move") => "userfaultfd is whole and pages can be moved",
             Some("copy") => "userfaultfd is whole, but pages cannot be moved before Linux 6.8",

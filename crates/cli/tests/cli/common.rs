@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory of a test's own on a real disk, removed when dropped.
@@ -33,10 +34,22 @@ impl Drop for Scratch {
     }
 }
 
-/// A library that may be preloaded anywhere and does nothing: the C library, which is there already.
-fn harmless_library() -> String {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.split_whitespace().find(|word| word.contains("/libc.so")).expect("a C library").to_owned()
+/// A library that may be preloaded anywhere and does nothing: the C library, which is there already, under the names of
+/// both of ours.
+fn harmless_library() -> PathBuf {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    let place = PLACE.get_or_init(|| {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let library = maps.split_whitespace().find(|word| word.contains("/libc.so")).expect("a C library");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("harmless");
+        std::fs::create_dir_all(&directory).unwrap();
+        for name in ["libream.so", "libream_calls.so"] {
+            let made = std::os::unix::fs::symlink(library, directory.join(name));
+            assert!(made.is_ok() || directory.join(name).is_file(), "{made:?}");
+        }
+        directory
+    });
+    place.join("libream.so")
 }
 
 /// `ream` with these arguments, and none of the user's settings.

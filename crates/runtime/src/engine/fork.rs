@@ -3,7 +3,8 @@
 
 use super::mailbox::Command;
 use super::message::tell;
-use super::{ENGINE, Phase, pager};
+use super::{ENGINE, Phase, pager, setup};
+use crate::lending::LOANS;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -181,6 +182,8 @@ pub fn fork_child() {
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
     unsafe { ENGINE.moving.reset() };
+    // Those of threads that stayed behind.
+    LOANS.forget_all();
     if let Some(session) = ENGINE.session() {
         let pid = process::process_id();
         let who = Identity { pid, start: process::start_time(pid).unwrap_or(0) };
@@ -251,7 +254,7 @@ fn child_main(_: *mut ()) -> ! {
             *place = (StoreId(index as u8 + 1), *fd);
         }
     }
-    pager::place();
+    setup::place();
     // SAFETY: see `Ancestors`; the program waits for READY.
     unsafe { *ANCESTORS.0.get() = (fds, count) };
     // The parent's own store is the last: the nearest ancestor has the highest number.

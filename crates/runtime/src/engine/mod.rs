@@ -8,9 +8,11 @@ mod fork;
 mod mailbox;
 mod message;
 mod pager;
+mod setup;
 mod watch;
 mod wires;
 
+use crate::lending;
 use crate::regions::{Kind, Regions};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use mailbox::{Command, Mailbox};
@@ -120,6 +122,7 @@ pub fn add(run: Run, kind: Kind) {
             ENGINE.reserved.store(regions.total(), SeqCst);
             (ENGINE.phase(), before)
         };
+        lending::changed();
         let added = ENGINE.reserved.load(SeqCst).saturating_sub(before);
         match phase {
             Phase::Engaged => {
@@ -135,6 +138,17 @@ pub fn add(run: Run, kind: Kind) {
             entry.change_managed(session.ledger(), added as i64);
         }
     });
+}
+
+/// No range of this kind is managed any more. Before the session is joined.
+pub fn forget(kind: Kind) {
+    let mut from = Page(0);
+    while let Some((run, found)) = masked(|| ENGINE.regions.lock().next_from(from)) {
+        from = run.end();
+        if found == kind {
+            remove(run);
+        }
+    }
 }
 
 /// Charges newly reserved pages, or starts to watch when the ledger cannot grant them.

@@ -3,16 +3,16 @@
 
 use super::mailbox::Command;
 use super::message::tell;
+use super::setup::{machine, slots};
 use super::{ENGINE, Phase, fork};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
 use ream_stats::{Ledger, Process, Session};
 use ream_sys::digest::Key;
-use ream_sys::file::{self, Fd};
+use ream_sys::file::Fd;
 use ream_sys::memory::{self, Advice, Protection};
-use ream_sys::uffd::Access;
-use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Wait, process};
+use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait, process};
 
 /// The one shard of the process, in memory that a forked child inherits.
 pub(super) static SHARD: AtomicPtr<Shard<LinuxMachine>> = AtomicPtr::new(core::ptr::null_mut());
@@ -21,8 +21,6 @@ static KEY: AtomicPtr<Key> = AtomicPtr::new(core::ptr::null_mut());
 pub(super) static STORE: AtomicU32 = AtomicU32::new(0);
 pub(super) static THREAD: AtomicU32 = AtomicU32::new(0);
 
-/// Reads and writes in flight at most.
-const IO_LIMIT: u32 = 128;
 /// How often the shares of several processes are looked at, and leases, in microseconds.
 const HOUSEKEEPING: u64 = 20_000;
 /// The same while this process has the whole budget: a newcomer waits no longer for its share.
@@ -39,16 +37,14 @@ const SPARE: u64 = 1024;
 const LEAST: u64 = 16 * 1024;
 /// Exit status when the program had to be stopped.
 const STOPPED: i32 = 125;
-/// Most slots a store may have: a page's state has room for this many.
-const SLOTS: u64 = (u32::MAX as u64) - 1024;
 
 /// Why paging cannot start.
 pub(super) struct Failure {
-    what: &'static str,
-    errno: Errno,
+    pub(super) what: &'static str,
+    pub(super) errno: Errno,
 }
 
-fn failed(what: &'static str) -> impl Fn(Errno) -> Failure {
+pub(super) fn failed(what: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { what, errno }
 }
 
@@ -130,6 +126,7 @@ fn engage() -> Result<(), Failure> {
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
         let _ = shard.manage(run);
     });
+    crate::holds::each(&mut |run| shard.hold(run, true));
     // What was in RAM already may be more than was left: it is evicted down to the limit at once.
     let used = shard.used();
     if used > entry.held_pages() {
@@ -141,90 +138,6 @@ fn engage() -> Result<(), Failure> {
     ENGINE.set_phase(Phase::Engaged);
     drop(regions);
     Ok(())
-}
-
-/// The machine of this process: store, userfaultfd, ring.
-pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<LinuxMachine, Failure> {
-    let directory = session.config().store_directory;
-    let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
-    let store = file::create_store(directory).map_err(failed("creating the store"))?;
-    STORE.store(store.fd.0 as u32, SeqCst);
-    THREAD.store(process::thread_id(), SeqCst);
-    let frames = session.ledger().total_pages().next_multiple_of(512).min(1 << 30) as u32;
-    let config = |move_pages, uring| LinuxConfig {
-        small_frames: frames,
-        huge_blocks: frames / 512,
-        store: store.fd,
-        // SAFETY: drawn by `Key::draw`, whose memory is never freed and is inherited by children.
-        key: unsafe { &*key },
-        io_limit: IO_LIMIT,
-        user_only: false,
-        move_pages,
-        uring,
-    };
-    let moves: &[bool] = match session.config().engine() {
-        ream_stats::Engine::Auto => &[true, false],
-        ream_stats::Engine::Move => &[true],
-        ream_stats::Engine::Copy => &[false],
-        ream_stats::Engine::UserMode => &[],
-    };
-    let rings: &[bool] = match session.config().io() {
-        ream_stats::Io::Auto => &[true, false],
-        ream_stats::Io::Uring => &[true],
-        ream_stats::Io::Threads => &[false],
-    };
-    // Best first; the first failure is the one to tell.
-    let mut first = Failure { what: "finding an engine for ordinary users", errno: Errno(38) };
-    let mut tried = false;
-    for move_pages in moves {
-        for uring in rings {
-            match LinuxMachine::new(&config(*move_pages, *uring)) {
-                Ok(machine) if machine.access() == Access::UserOnly => {
-                    // There the kernel's own accesses to absent pages fail, and system calls with them.
-                    return Err(Failure { what: "obtaining a full userfaultfd", errno: Errno(1) });
-                }
-                Ok(machine) => return Ok(machine),
-                Err(setup) if !tried => {
-                    tried = true;
-                    first = Failure { what: setup.what, errno: setup.errno };
-                }
-                Err(_) => {}
-            }
-        }
-    }
-    Err(first)
-}
-
-/// Most slots of this process's store: the session's limit, else what the file system can spare.
-pub(super) fn slots(session: &Session) -> u32 {
-    let mut bytes = session.config().store_limit_bytes;
-    if bytes == 0 {
-        if let Ok(system) = file::file_system(Fd(STORE.load(SeqCst) as i32)) {
-            let spare = (system.bytes / 10).max(10 << 30);
-            bytes = system.free.saturating_sub(spare);
-        }
-    }
-    (bytes / 4096).clamp(512, SLOTS) as u32
-}
-
-/// Keeps the calling thread to the processors that the session wants pagers on.
-pub(super) fn place() {
-    let Some(session) = ENGINE.session() else { return };
-    let mut wanted: Option<process::Processors> = None;
-    for (index, word) in session.config().pager_cpus.iter().enumerate() {
-        for bit in (0..64).filter(|bit| word >> bit & 1 != 0) {
-            let number = index as u32 * 64 + bit;
-            match &mut wanted {
-                Some(set) => set.add(number),
-                None => wanted = Some(process::Processors::only(number)),
-            }
-        }
-    }
-    if let Some(set) = wanted {
-        if process::set_processors(&set).is_err() {
-            tell(format_args!("--pager-cpus names no processor that this process may use; the pager runs on any"));
-        }
-    }
 }
 
 /// Serves for ever.

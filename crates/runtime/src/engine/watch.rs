@@ -3,7 +3,7 @@
 
 use super::mailbox::Command;
 use super::wires::Wires;
-use super::{ENGINE, Phase, pager};
+use super::{ENGINE, Phase, pager, setup};
 use core::sync::atomic::Ordering::SeqCst;
 use ream_page::{Page, Run};
 use ream_sys::file::{self, Fd};
@@ -60,7 +60,7 @@ pub fn start(wait: bool) {
 fn main(_: *mut ()) -> ! {
     // The copies of the program's descriptors must not keep its pipes open.
     let _ = file::close_all_but(&mut []);
-    pager::place();
+    setup::place();
     pager::watch_and_run()
 }
 

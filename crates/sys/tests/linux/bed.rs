@@ -84,6 +84,7 @@ pub fn config(engine: Engine, store: Fd) -> LinuxConfig {
         key: key(),
         io_limit: 16,
         user_only: engine.user_only,
+        loans: None,
         move_pages: engine.moves,
         uring: engine.uring,
     }

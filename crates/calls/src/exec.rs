@@ -1,0 +1,220 @@
+//! Executing programs: the kernel reads arguments and environment, which may be anywhere and of any size. It gets
+//! copies.
+
+use crate::input::call;
+use crate::list::wrapped;
+use crate::loan::{length, value_at};
+use crate::next::set_errno;
+
+unsafe extern "C" {
+    fn mmap(address: usize, bytes: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> usize;
+    fn munmap(address: usize, bytes: usize) -> i32;
+    static environ: usize;
+}
+
+const WORD: usize = size_of::<usize>();
+
+/// A copy of strings and lists of strings, in memory of its own that is never paged out.
+struct Copies {
+    start: usize,
+    bytes: usize,
+    used: usize,
+}
+
+/// Bytes of a copy, rounded up so that lists are aligned.
+fn whole(bytes: usize) -> usize {
+    bytes.next_multiple_of(WORD)
+}
+
+/// Strings in a list that ends with null, and the bytes of its copy.
+///
+/// # Safety
+/// Such a list, or null.
+unsafe fn extent(list: usize) -> (usize, usize) {
+    let (mut count, mut bytes) = (0, WORD);
+    if list == 0 {
+        return (count, bytes);
+    }
+    loop {
+        // SAFETY: the caller's promise; the end was not reached yet.
+        let text = unsafe { value_at::<usize>(list + count * WORD) };
+        if text == 0 {
+            return (count, bytes);
+        }
+        // SAFETY: the caller's promise.
+        bytes += WORD + whole(unsafe { length(text) } + 1);
+        count += 1;
+    }
+}
+
+impl Copies {
+    /// Room for so many bytes; `None` when there is no memory.
+    fn new(bytes: usize) -> Option<Copies> {
+        const READ_WRITE: i32 = 3;
+        // A stack of its own kind: libream.so manages no such memory.
+        const PRIVATE_ANONYMOUS_STACK: i32 = 0x2_0022;
+        let bytes = bytes.max(1).next_multiple_of(4096);
+        // SAFETY: without MAP_FIXED the kernel picks a range that nobody uses.
+        let start = unsafe { mmap(0, bytes, READ_WRITE, PRIVATE_ANONYMOUS_STACK, -1, 0) };
+        (start != usize::MAX).then_some(Copies { start, bytes, used: 0 })
+    }
+
+    /// Copies a string; null stays null.
+    ///
+    /// # Safety
+    /// A string for which there is room, or null.
+    unsafe fn text(&mut self, text: usize) -> usize {
+        if text == 0 {
+            return 0;
+        }
+        let to = self.start + self.used;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let bytes = length(text) + 1;
+            let (from, place) =
+                (core::ptr::with_exposed_provenance::<u8>(text), core::ptr::with_exposed_provenance_mut(to));
+            core::ptr::copy_nonoverlapping(from, place, bytes);
+            self.used += whole(bytes);
+        }
+        to
+    }
+
+    /// Copies a list; null stays null.
+    ///
+    /// # Safety
+    /// A list for which there is room, or null.
+    unsafe fn list(&mut self, list: usize) -> usize {
+        if list == 0 {
+            return 0;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (count, _) = extent(list);
+            let to = self.start + self.used;
+            self.used += (count + 1) * WORD;
+            for index in 0..count {
+                let copy = self.text(value_at(list + index * WORD));
+                core::ptr::with_exposed_provenance_mut::<usize>(to + index * WORD).write(copy);
+            }
+            core::ptr::with_exposed_provenance_mut::<usize>(to + count * WORD).write(0);
+            to
+        }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`.
+        unsafe { munmap(self.start, self.bytes) };
+    }
+}
+
+/// Calls with copies of a path, arguments and environment. Without memory for them it is `ENOMEM`.
+///
+/// # Safety
+/// A string and two lists, or null.
+unsafe fn with_copies(
+    path: usize,
+    arguments: usize,
+    environment: usize,
+    call: impl FnOnce(usize, usize, usize) -> isize,
+) -> Result<isize, i32> {
+    const ENOMEM: i32 = 12;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bytes = whole(length(path) + 1) + extent(arguments).1 + extent(environment).1;
+        let mut copies = Copies::new(bytes).ok_or(ENOMEM)?;
+        let (path, arguments) = (copies.text(path), copies.list(arguments));
+        let environment = copies.list(environment);
+        Ok(call(path, arguments, environment))
+    }
+}
+
+/// -1 with errno, for functions that answer so.
+fn answer(result: Result<isize, i32>) -> isize {
+    result.unwrap_or_else(|error| {
+        set_errno(error);
+        -1
+    })
+}
+
+wrapped! {
+    raw execve(path, arguments, environment) |next| {
+        // SAFETY: the program's string and lists.
+        answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, path, arguments, environment)) })
+    };
+    raw execvpe(path, arguments, environment) |next| {
+        // SAFETY: the program's string and lists.
+        answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, path, arguments, environment)) })
+    };
+    raw execv(path, arguments) |_next| {
+        // SAFETY: our own, with libc's environment.
+        unsafe { execve(path, arguments, environ) }
+    };
+    raw execvp(path, arguments) |_next| {
+        // SAFETY: our own, with libc's environment.
+        unsafe { execvpe(path, arguments, environ) }
+    };
+    raw fexecve(fd, arguments, environment) |next| {
+        // SAFETY: the program's lists.
+        answer(unsafe { with_copies(0, arguments, environment, |_, arguments, environment| call!(next, fd, arguments, environment)) })
+    };
+    raw execveat(directory, path, arguments, environment, flags) |next| {
+        // SAFETY: the program's string and lists.
+        answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, directory, path, arguments, environment, flags)) })
+    };
+    raw posix_spawn(pid, path, actions, attributes, arguments, environment) |next| {
+        // SAFETY: the program's string and lists.
+        let result = unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, pid, path, actions, attributes, arguments, environment)) };
+        result.unwrap_or_else(|error| error as isize)
+    };
+    raw posix_spawnp(pid, path, actions, attributes, arguments, environment) |next| {
+        // SAFETY: the program's string and lists.
+        let result = unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, pid, path, actions, attributes, arguments, environment)) };
+        result.unwrap_or_else(|error| error as isize)
+    };
+}
+
+/// Executes with the arguments that execl and its kin were given, up to the null that ends them. The environment comes
+/// behind it if `environment` says so; `search` looks in PATH. More than [`VARIADIC`] arguments are too many.
+///
+/// # Safety
+/// A path, and what follows it in the call.
+#[cfg(target_arch = "x86_64")]
+unsafe fn execute_list(path: usize, given: &[usize; VARIADIC], environment: bool, search: bool) -> isize {
+    const E2BIG: i32 = 7;
+    let end = given.iter().position(|argument| *argument == 0);
+    let Some(end) = end.filter(|end| !environment || end + 1 < VARIADIC) else { return answer(Err(E2BIG)) };
+    let list = given.as_ptr().expose_provenance();
+    // SAFETY: the program's path, a list that ends with null, and the program's environment or libc's.
+    unsafe {
+        let variables = if environment { given.get(end + 1).copied().unwrap_or(0) } else { environ };
+        if search { execvpe(path, list, variables) } else { execve(path, list, variables) }
+    }
+}
+
+/// Arguments of execl that are looked at: five in registers and the rest from the stack.
+#[cfg(target_arch = "x86_64")]
+const VARIADIC: usize = 5 + crate::format::STACKED;
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! lists {
+    (($($stacked:ident)*) $name:ident $environment:literal $search:literal) => {
+        #[doc = concat!(stringify!($name), ", as the manual describes it.")]
+        ///
+        /// # Safety
+        /// As the manual says.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $name(path: usize, a: usize, b: usize, c: usize, d: usize, e: usize $(, $stacked: usize)*) -> isize {
+            // SAFETY: the program's arguments, and behind their end what else the stack holds.
+            unsafe { execute_list(path, &[a, b, c, d, e $(, $stacked)*], $environment, $search) }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+crate::format::with_stacked! { lists!(execl false false) }
+#[cfg(target_arch = "x86_64")]
+crate::format::with_stacked! { lists!(execle true false) }
+#[cfg(target_arch = "x86_64")]
+crate::format::with_stacked! { lists!(execlp false true) }

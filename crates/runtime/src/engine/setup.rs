@@ -1,0 +1,101 @@
+//! What a process's pager is made with: the machine, the room of its store, its processors.
+
+use super::ENGINE;
+use super::message::tell;
+use super::pager::{Failure, STORE, THREAD, failed};
+use crate::lending::{self, LOANS};
+use core::sync::atomic::Ordering::SeqCst;
+use ream_stats::Session;
+use ream_sys::digest::Key;
+use ream_sys::file::{self, Fd};
+use ream_sys::uffd::Access;
+use ream_sys::{Errno, LinuxConfig, LinuxMachine, process};
+
+/// Reads and writes in flight at most.
+const IO_LIMIT: u32 = 128;
+/// Most slots a store may have: a page's state has room for this many.
+const SLOTS: u64 = (u32::MAX as u64) - 1024;
+
+/// The machine of this process: store, userfaultfd, ring.
+pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<LinuxMachine, Failure> {
+    let directory = session.config().store_directory;
+    let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
+    let store = file::create_store(directory).map_err(failed("creating the store"))?;
+    STORE.store(store.fd.0 as u32, SeqCst);
+    THREAD.store(process::thread_id(), SeqCst);
+    let frames = session.ledger().total_pages().next_multiple_of(512).min(1 << 30) as u32;
+    let config = |move_pages, uring| LinuxConfig {
+        small_frames: frames,
+        huge_blocks: frames / 512,
+        store: store.fd,
+        // SAFETY: drawn by `Key::draw`, whose memory is never freed and is inherited by children.
+        key: unsafe { &*key },
+        io_limit: IO_LIMIT,
+        user_only: lending::on(),
+        loans: lending::on().then_some(&LOANS),
+        move_pages,
+        uring,
+    };
+    let moves: &[bool] = match session.config().engine() {
+        ream_stats::Engine::Auto | ream_stats::Engine::UserMode => &[true, false],
+        ream_stats::Engine::Move => &[true],
+        ream_stats::Engine::Copy => &[false],
+    };
+    let rings: &[bool] = match session.config().io() {
+        ream_stats::Io::Auto => &[true, false],
+        ream_stats::Io::Uring => &[true],
+        ream_stats::Io::Threads => &[false],
+    };
+    // Best first; the first failure is the one to tell.
+    let mut first = Failure { what: "finding an engine", errno: Errno(38) };
+    let mut tried = false;
+    for move_pages in moves {
+        for uring in rings {
+            match LinuxMachine::new(&config(*move_pages, *uring)) {
+                Ok(machine) if machine.access() == Access::UserOnly && !lending::on() => {
+                    // There the kernel's own accesses to absent pages fail, and system calls with them.
+                    return Err(Failure { what: "obtaining a full userfaultfd", errno: Errno(1) });
+                }
+                Ok(machine) => return Ok(machine),
+                Err(setup) if !tried => {
+                    tried = true;
+                    first = Failure { what: setup.what, errno: setup.errno };
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    Err(first)
+}
+
+/// Most slots of this process's store: the session's limit, else what the file system can spare.
+pub(super) fn slots(session: &Session) -> u32 {
+    let mut bytes = session.config().store_limit_bytes;
+    if bytes == 0 {
+        if let Ok(system) = file::file_system(Fd(STORE.load(SeqCst) as i32)) {
+            let spare = (system.bytes / 10).max(10 << 30);
+            bytes = system.free.saturating_sub(spare);
+        }
+    }
+    (bytes / 4096).clamp(512, SLOTS) as u32
+}
+
+/// Keeps the calling thread to the processors that the session wants pagers on.
+pub(super) fn place() {
+    let Some(session) = ENGINE.session() else { return };
+    let mut wanted: Option<process::Processors> = None;
+    for (index, word) in session.config().pager_cpus.iter().enumerate() {
+        for bit in (0..64).filter(|bit| word >> bit & 1 != 0) {
+            let number = index as u32 * 64 + bit;
+            match &mut wanted {
+                Some(set) => set.add(number),
+                None => wanted = Some(process::Processors::only(number)),
+            }
+        }
+    }
+    if let Some(set) = wanted {
+        if process::set_processors(&set).is_err() {
+            tell(format_args!("--pager-cpus names no processor that this process may use; the pager runs on any"));
+        }
+    }
+}
