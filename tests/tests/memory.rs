@@ -1,7 +1,7 @@
 //! Programs that use four times their budget through malloc, mmap and static arrays, in every order and by many
 //! threads; and what malloc, mmap and their relatives promise.
 
-use ream_tests::{Case, MIB, Run, UNMANAGED};
+use ream_tests::{Case, MIB, Run, Scratch, UNMANAGED};
 
 #[test]
 fn eight_threads_in_every_order_and_a_fork_under_writes() {
@@ -102,4 +102,14 @@ fn more_is_locked_than_the_budget_has() {
     let told = outcome.err().matches("must stay in RAM").count();
     assert_eq!(told, 1, "{}", outcome.describe());
     outcome.exited(0).paged_within((96 + 64) * MIB, UNMANAGED);
+    // The same where the log is, and not at all when only errors are wanted.
+    let place = Scratch::new("log");
+    let log = place.file("log");
+    let logged = Run::of(&program).args(case.arguments).memory(64);
+    let logged = logged.option(format!("--log=warn:{}", log.display())).finish();
+    assert_eq!(logged.exited(0).err(), "", "{}", logged.describe());
+    let text = std::fs::read_to_string(&log).expect("a log");
+    assert_eq!(text.matches("must stay in RAM").count(), 1, "{text}");
+    let quiet = Run::of(&program).args(case.arguments).memory(64).option("--log=error").finish();
+    assert_eq!(quiet.exited(0).err(), "", "{}", quiet.describe());
 }

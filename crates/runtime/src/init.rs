@@ -69,6 +69,9 @@ pub extern "C" fn end() {
     engine::at_exit();
     let me = identity::me();
     let Some(index) = session.used().iter().position(|process| process.identity() == Some(me)) else { return };
+    if !engine::forking() {
+        session.forget_unborn(me.pid, process::childless);
+    }
     if session.leave(index, identity::alive) {
         summarise(session);
     }

@@ -288,6 +288,22 @@ impl Session {
         }
     }
 
+    /// Gives up the entries kept for children of the calling process that ended before they took them over. None of its
+    /// forks is under way, and `childless` tells, asked after the entries were looked at, that no child of it is left.
+    pub fn forget_unborn(&self, parent_pid: u32, childless: impl FnOnce() -> bool) {
+        let expected = Lifecycle::Expected.owned_by(parent_pid);
+        let mut unborn = [Expected { index: usize::MAX, generation: 0 }; 64];
+        let entries = self.used().iter().enumerate().filter(|(_, process)| process.state.load(SeqCst) == expected);
+        for (place, (index, process)) in unborn.iter_mut().zip(entries) {
+            *place = Expected { index, generation: process.generation() };
+        }
+        if childless() {
+            for entry in unborn {
+                self.cancel(entry, parent_pid);
+            }
+        }
+    }
+
     /// The calling process ends: what it holds is given back and its counters are added to those of ended ones.
     /// Returns the pages that it held.
     pub fn release(&self, index: usize) -> u64 {

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::file::{self, Fd};
 use crate::futex::TimeSpec;
 use crate::procfs;
-use crate::syscall::{call0, call1, call2, call3, call4, number};
+use crate::syscall::{call0, call1, call2, call3, call4, call5, number};
 
 const CLOCK_MONOTONIC: usize = 1;
 
@@ -212,10 +212,30 @@ pub fn set_processors_of(thread: u32, set: &Processors) -> Result<(), Errno> {
 /// Nanoseconds of processor time that the calling thread has used.
 pub fn thread_time_ns() -> u64 {
     const CLOCK_THREAD_CPUTIME: usize = 3;
+    time_ns(CLOCK_THREAD_CPUTIME)
+}
+
+/// Processor time that all threads of the process have used, in nanoseconds.
+pub fn process_time_ns() -> u64 {
+    const CLOCK_PROCESS_CPUTIME: usize = 2;
+    time_ns(CLOCK_PROCESS_CPUTIME)
+}
+
+fn time_ns(clock: usize) -> u64 {
     let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the kernel fills in the time.
-    let _ = unsafe { call2(number::__NR_clock_gettime, CLOCK_THREAD_CPUTIME, (&raw mut time).expose_provenance()) };
+    let _ = unsafe { call2(number::__NR_clock_gettime, clock, (&raw mut time).expose_provenance()) };
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+/// Whether the calling process has no child, not even one that has ended and waits for it.
+pub fn childless() -> bool {
+    const ALL: usize = 0;
+    /// WNOHANG, WEXITED, WNOWAIT and __WALL: asks and changes nothing.
+    const ASK: usize = 1 | 4 | 0x0100_0000 | 0x4000_0000;
+    const CHILD: Errno = Errno(10);
+    // SAFETY: no memory is touched.
+    unsafe { call5(number::__NR_waitid, ALL, 0, 0, ASK, 0) }.err() == Some(CHILD)
 }
 
 /// What /proc says of a process.
@@ -304,6 +324,15 @@ fn set_scheduling(thread: u32, policy: u32, nice: i32, priority: u32, runtime: u
 mod tests {
     extern crate std;
     use super::*;
+
+    #[test]
+    fn who_has_a_child_is_not_childless() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!childless());
+        child.kill().unwrap();
+        assert!(!childless());
+        child.wait().unwrap();
+    }
 
     #[test]
     fn the_clock_runs_forwards() {

@@ -7,7 +7,7 @@ use super::{ENGINE, Phase, pager, setup};
 use crate::lending::LOANS;
 use core::cell::UnsafeCell;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use ream_page::StoreId;
 use ream_stats::{Expected, Identity};
 use ream_sys::file::{self, Fd};
@@ -68,12 +68,21 @@ struct Forks(UnsafeCell<([u64; FORKS], usize)>);
 unsafe impl Sync for Forks {}
 static FORK_NUMBERS: Forks = Forks(UnsafeCell::new(([0; FORKS], 0)));
 
+/// A fork is between its first and its last handler.
+static FORKING: AtomicBool = AtomicBool::new(false);
+
+/// Whether some thread is forking just now.
+pub fn forking() -> bool {
+    FORKING.load(SeqCst)
+}
+
 /// Before the copy: makes room, empties the staging area, parks the pager, keeps the locks.
 pub fn fork_prepare() {
     let signals = set_signal_mask(SignalSet::ALL);
     // SAFETY: see `Cell`: one fork at a time, and this is its thread.
     let kept = unsafe { &mut *KEPT.0.get() };
     kept.signals = signals;
+    FORKING.store(true, SeqCst);
     kept.child = None;
     kept.engaged = false;
     kept.parent_pid = process::process_id();
@@ -172,6 +181,7 @@ pub fn fork_parent() {
         kept.engaged = false;
     }
     drop(kept.mailbox.take());
+    FORKING.store(false, SeqCst);
     set_signal_mask(kept.signals);
 }
 
@@ -179,6 +189,7 @@ pub fn fork_parent() {
 pub fn fork_child() {
     // SAFETY: as in `fork_prepare`; the child has this thread only.
     let kept = unsafe { &mut *KEPT.0.get() };
+    FORKING.store(false, SeqCst);
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
     unsafe { ENGINE.moving.reset() };

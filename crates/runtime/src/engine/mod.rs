@@ -7,6 +7,7 @@
 mod fork;
 mod mailbox;
 mod message;
+mod minute;
 mod pager;
 mod setup;
 mod watch;
@@ -22,7 +23,7 @@ use ream_sys::futex::{self, Guard, Mutex, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{SignalSet, set_signal_mask};
 
-pub use fork::{fork_child, fork_parent, fork_prepare};
+pub use fork::{fork_child, fork_parent, fork_prepare, forking};
 
 /// How far paging has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,8 @@
 //! rest of the process's life.
 
 use super::mailbox::Command;
-use super::message::tell;
+use super::message::{tell, warn};
+use super::minute::Minute;
 use super::setup::{machine, slots};
 use super::{ENGINE, Phase, fork};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -152,6 +153,7 @@ pub(super) fn run() -> ! {
         last_look: process::now_us(),
         starving_since: 0,
         window: Window::default(),
+        minute: Minute::default(),
         overdrawn: false,
     };
     loop {
@@ -180,6 +182,7 @@ struct Pager {
     /// When a thread began to wait for a frame that nothing here can free; 0 if none does.
     starving_since: u64,
     window: Window,
+    minute: Minute,
     /// The user has been told that the budget does not hold.
     overdrawn: bool,
 }
@@ -244,7 +247,7 @@ impl Pager {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
         if !self.overdrawn {
             self.overdrawn = true;
-            tell(format_args!(
+            warn(format_args!(
                 "{} MiB must stay in RAM (locked or protected by the program, or page tables); with that the budget of {} MiB does not suffice, and is exceeded",
                 self.shard.fixed() / 256,
                 session.ledger().total_pages() / 256
@@ -386,12 +389,32 @@ impl Pager {
         report(self.shard);
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         share(self.shard, session, entry);
+        self.complain_of_waiting(session, entry);
         let missing = least(self.shard, session).saturating_sub(self.shard.limit());
         if missing > 0 {
             self.overdraw(missing);
         }
         if self.shard.is_frozen() && !fork::leased() {
             self.shard.thaw();
+        }
+    }
+
+    /// Says once when the program does little but wait for pages.
+    fn complain_of_waiting(&mut self, session: &Session, entry: &Process) {
+        let counters = &entry.counters;
+        let ran = process::process_time_ns().saturating_sub(counters.pager_ns.get());
+        if !self.minute.look(self.last_look, counters.waited_ns.get() / 1000, ran / 1000) {
+            return;
+        }
+        let total = session.ledger().total_pages() / 256;
+        match counters.pages_to_halve_refaults() {
+            Some(pages) => warn(format_args!(
+                "over half of the last minute was spent waiting for pages; {} MiB instead of {total} MiB would halve the reads",
+                total + pages / 256
+            )),
+            None => warn(format_args!(
+                "over half of the last minute was spent waiting for pages; more memory than {total} MiB would help"
+            )),
         }
     }
 }

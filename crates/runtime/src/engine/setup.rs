@@ -1,7 +1,7 @@
 //! What a process's pager is made with: the machine, the room of its store, its processors.
 
 use super::ENGINE;
-use super::message::tell;
+use super::message::warn;
 use super::pager::{Failure, STORE, THREAD, failed};
 use crate::lending::{self, LOANS};
 use core::sync::atomic::Ordering::SeqCst;
@@ -95,7 +95,7 @@ pub(super) fn place() {
     }
     if let Some(set) = wanted {
         if process::set_processors(&set).is_err() {
-            tell(format_args!("--pager-cpus names no processor that this process may use; the pager runs on any"));
+            warn(format_args!("--pager-cpus names no processor that this process may use; the pager runs on any"));
         }
     }
 }

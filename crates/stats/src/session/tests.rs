@@ -294,3 +294,22 @@ fn the_sums_hold_under_threads() {
     assert_eq!(session.ended().faults.get(), 1600);
     assert_eq!(session.others(None), 0);
 }
+
+#[test]
+fn children_that_never_were_do_not_count_at_the_end() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    session.set_root(id(1));
+    let root = session.claim(id(1), 0).unwrap();
+    let unborn = session.expect(root, 0).unwrap();
+    session.forget_unborn(1, || false);
+    session.forget_unborn(2, || true);
+    assert!(!session.leave(root, |who| who.pid == 1));
+    // One that is taken over while the question is asked stays.
+    let born = session.expect(root, 0).unwrap();
+    session.forget_unborn(1, || session.adopt(born, 1, id(3)));
+    assert!(!session.adopt(unborn, 1, id(2)));
+    assert_eq!(session.process(born.index).unwrap().identity(), Some(id(3)));
+    session.release(born.index);
+    assert!(session.leave(root, |who| who.pid == 1));
+}
