@@ -7,9 +7,12 @@ use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step, StoreId};
 use ream_policy::{Queue, replacement};
 use ream_sys::{Machine, Stop};
 
-/// Pages that one turn may move out or compare, so that faults never wait long for the pager; fewer while threads wait.
-const TURN: u32 = 1024;
-const SHORT_TURN: u32 = 24;
+/// Microseconds that a turn may spend on moving pages out, and on comparing them, so that faults never wait long for the
+/// pager; less while threads wait.
+const TURN: u32 = 200;
+const SHORT_TURN: u32 = 50;
+/// What a call that moves pages costs, in microseconds.
+const MOVE: u32 = 4;
 /// Pages by which the stage may fall short before it is filled again.
 const SLACK: u64 = 64;
 /// Pages that a write gathers: 256 KiB at least while there is no hurry, 512 KiB of scattered frames at most.
@@ -35,7 +38,7 @@ impl<M: Machine> Shard<M> {
         while self.ready() < self.marks.high + self.excess() && self.tags_free > 0 {
             match self.settle_one() {
                 0 => break,
-                pages => budget = budget.saturating_sub(pages.max(8)),
+                pages => budget = budget.saturating_sub(2 + pages / 3),
             }
             if self.dirty_pages >= CLUSTER {
                 self.flush();
@@ -74,12 +77,12 @@ impl<M: Machine> Shard<M> {
                         self.barren = true;
                         break;
                     }
-                    budget = budget.saturating_sub(1);
+                    budget = budget.saturating_sub(MOVE);
                 }
                 Some(pages) => {
                     self.fruitless = 0;
                     self.barren = false;
-                    budget = budget.saturating_sub(pages);
+                    budget = budget.saturating_sub(MOVE + pages / 8);
                 }
                 None => {
                     self.barren = true;

@@ -283,14 +283,27 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Starts reading a run of pages of one block, Stored but for those between that are read for nothing, in as many pieces as it has in its stores, into frames side by
-    /// side, so that it can be installed as one.
+    /// Whether a whole block is to be read into a huge frame: always when one is populated already; a fresh one only now
+    /// and then. After a phase that left single pages everywhere there are none, and the kernel makes one by finding,
+    /// clearing and mapping 2 MiB (90 µs at best, several ms in a virtual machine whose host has to find them, too)
+    /// while the populated small frames are given back to it. With one in eight, memory becomes huge again in some passes.
+    fn huge_is_cheap(&mut self) -> bool {
+        const FRESH: u32 = 8;
+        if self.frames.huge_full_count() > 0 {
+            return true;
+        }
+        self.whole_reads = self.whole_reads.wrapping_add(1);
+        self.whole_reads % FRESH == 0
+    }
+
+    /// Starts reading a run of pages of one block, Stored but for those between that are read for nothing, in as many
+    /// pieces as it has in its stores, into frames side by side, so that it can be installed as one.
     fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
         let run = Run { start, pages: pages as u64 };
         let whole = pages == BLOCK_PAGES
             && self.piece_length(start, pages) == pages
             && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
-        let frame = match whole {
+        let frame = match whole && self.huge_is_cheap() {
             true => self.obtain_huge().map(|(frame, _)| frame),
             false => None,
         };

@@ -121,6 +121,8 @@ pub struct Shard<M: Machine> {
     pub(crate) victims: u64,
     /// Queue entries tried for eviction since one could be moved.
     pub(crate) fruitless: u64,
+    /// Whole blocks read while no populated huge frame was free.
+    pub(crate) whole_reads: u32,
     /// Nothing resident could be moved out when that was last tried.
     pub(crate) barren: bool,
     /// Eviction has begun and not yet filled the stage.
@@ -186,6 +188,7 @@ impl<M: Machine> Shard<M> {
             evictions: 0,
             victims: 0,
             fruitless: 0,
+            whole_reads: 0,
             barren: false,
             tidying: false,
             starved: false,
