@@ -3,7 +3,7 @@
 
 use crate::input::call;
 use crate::list::wrapped;
-use crate::loan::{length, value_at};
+use crate::loan::{Loan, length, value_at};
 use crate::next::set_errno;
 
 unsafe extern "C" {
@@ -109,6 +109,25 @@ impl Drop for Copies {
     }
 }
 
+/// Whether any of it is managed: mostly not, and then a process between vfork and exec leaves no copies with its parent.
+///
+/// # Safety
+/// A string and two lists, or null.
+unsafe fn any_managed(path: usize, arguments: usize, environment: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut loan = Loan::new().text(path);
+        for list in [arguments, environment] {
+            let (count, _) = extent(list);
+            loan = loan.bytes(list, (count + 1) * WORD);
+            for index in 0..count {
+                loan = loan.text(value_at(list + index * WORD));
+            }
+        }
+        !loan.is_empty()
+    }
+}
+
 /// Calls with copies of a path, arguments and environment. Without memory for them it is `ENOMEM`.
 ///
 /// # Safety
@@ -122,6 +141,9 @@ unsafe fn with_copies(
     const ENOMEM: i32 = 12;
     // SAFETY: the caller's promise.
     unsafe {
+        if !any_managed(path, arguments, environment) {
+            return Ok(call(path, arguments, environment));
+        }
         let bytes = whole(length(path) + 1) + extent(arguments).1 + extent(environment).1;
         let mut copies = Copies::new(bytes).ok_or(ENOMEM)?;
         let (path, arguments) = (copies.text(path), copies.list(arguments));
@@ -175,46 +197,73 @@ wrapped! {
     };
 }
 
-/// Executes with the arguments that execl and its kin were given, up to the null that ends them. The environment comes
-/// behind it if `environment` says so; `search` looks in PATH. More than [`VARIADIC`] arguments are too many.
+/// The arguments of execl and its kin: five in registers behind the path, the rest on the stack.
+#[cfg(target_arch = "x86_64")]
+struct Given<'a> {
+    registers: [usize; 5],
+    stacked: &'a crate::format::Stacked,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Given<'_> {
+    /// # Safety
+    /// There is such an argument.
+    unsafe fn at(&self, index: usize) -> usize {
+        match self.registers.get(index) {
+            Some(argument) => *argument,
+            // SAFETY: the caller's promise.
+            None => unsafe { value_at((&raw const *self.stacked).addr() + (index - self.registers.len()) * WORD) },
+        }
+    }
+}
+
+/// Executes with the arguments up to the null that ends them. The environment comes behind it if `environment` says so;
+/// `search` looks in PATH.
 ///
 /// # Safety
 /// A path, and what follows it in the call.
 #[cfg(target_arch = "x86_64")]
-unsafe fn execute_list(path: usize, given: &[usize; VARIADIC], environment: bool, search: bool) -> isize {
-    const E2BIG: i32 = 7;
-    let end = given.iter().position(|argument| *argument == 0);
-    let Some(end) = end.filter(|end| !environment || end + 1 < VARIADIC) else { return answer(Err(E2BIG)) };
-    let list = given.as_ptr().expose_provenance();
-    // SAFETY: the program's path, a list that ends with null, and the program's environment or libc's.
+unsafe fn execute_list(path: usize, given: Given<'_>, environment: bool, search: bool) -> isize {
+    // SAFETY: the caller's promise: null ends the list, and the environment may follow.
     unsafe {
-        let variables = if environment { given.get(end + 1).copied().unwrap_or(0) } else { environ };
-        if search { execvpe(path, list, variables) } else { execve(path, list, variables) }
+        let mut count = 0;
+        while given.at(count) != 0 {
+            count += 1;
+        }
+        const ENOMEM: i32 = 12;
+        let Some(list) = Copies::new((count + 1) * WORD) else { return answer(Err(ENOMEM)) };
+        for index in 0..count {
+            core::ptr::with_exposed_provenance_mut::<usize>(list.start + index * WORD).write(given.at(index));
+        }
+        let variables = if environment { given.at(count + 1) } else { environ };
+        if search { execvpe(path, list.start, variables) } else { execve(path, list.start, variables) }
     }
 }
 
-/// Arguments of execl that are looked at: five in registers and the rest from the stack.
-#[cfg(target_arch = "x86_64")]
-const VARIADIC: usize = 5 + crate::format::STACKED;
-
 #[cfg(target_arch = "x86_64")]
 macro_rules! lists {
-    (($($stacked:ident)*) $name:ident $environment:literal $search:literal) => {
-        #[doc = concat!(stringify!($name), ", as the manual describes it.")]
-        ///
-        /// # Safety
-        /// As the manual says.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[allow(clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $name(path: usize, a: usize, b: usize, c: usize, d: usize, e: usize $(, $stacked: usize)*) -> isize {
-            // SAFETY: the program's arguments, and behind their end what else the stack holds.
-            unsafe { execute_list(path, &[a, b, c, d, e $(, $stacked)*], $environment, $search) }
-        }
+    ($($name:ident $environment:literal $search:literal;)*) => {
+        $(
+            #[doc = concat!(stringify!($name), ", as the manual describes it.")]
+            ///
+            /// # Safety
+            /// As the manual says.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name(
+                path: usize, a: usize, b: usize, c: usize, d: usize, e: usize,
+                stacked: crate::format::Stacked,
+            ) -> isize {
+                let given = Given { registers: [a, b, c, d, e], stacked: &stacked };
+                // SAFETY: the program's arguments.
+                unsafe { execute_list(path, given, $environment, $search) }
+            }
+        )*
     };
 }
 #[cfg(target_arch = "x86_64")]
-crate::format::with_stacked! { lists!(execl false false) }
-#[cfg(target_arch = "x86_64")]
-crate::format::with_stacked! { lists!(execle true false) }
-#[cfg(target_arch = "x86_64")]
-crate::format::with_stacked! { lists!(execlp false true) }
+lists! {
+    execl false false;
+    execle true false;
+    execlp false true;
+}

@@ -1,24 +1,17 @@
 //! printf and its kin: text is made in memory first, and then written like any other. (libc writes long strings to a
 //! file directly from where they are.)
 //!
-//! Functions of any number of arguments cannot be written in Rust, but in the calling convention of x86-64 one with many
-//! arguments finds all that it was given: six words in registers, eight numbers in vector registers, and the rest on
-//! the stack. Words behind the last argument are the caller's frame, which is there to be read.
+//! Functions of any number of arguments cannot be written in Rust. In the calling convention of x86-64 one with six words,
+//! eight numbers and a structure too large for registers finds all that it was given: in registers, and where the
+//! structure would be, on the stack. Only what the format names is looked at there.
 
 use crate::next::Next;
 use crate::stdio::fwrite;
 use core::ffi::c_void;
 
-/// Words of the stack that are looked at.
-pub const STACKED: usize = 48;
-
-/// Calls a macro with the names of the arguments on the stack, in parentheses, and more.
-macro_rules! with_stacked {
-    ($macro:ident!($($more:tt)*)) => {
-        $macro! { (s0 s1 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 s12 s13 s14 s15 s16 s17 s18 s19 s20 s21 s22 s23 s24 s25 s26 s27 s28 s29 s30 s31 s32 s33 s34 s35 s36 s37 s38 s39 s40 s41 s42 s43 s44 s45 s46 s47) $($more)* }
-    };
-}
-pub(crate) use with_stacked;
+/// The arguments that did not fit in registers, seen as a structure passed by value.
+#[repr(C)]
+pub struct Stacked([usize; 64]);
 
 /// A list of arguments as functions with a v in their names take it, in this calling convention.
 #[repr(C)]
@@ -34,9 +27,6 @@ struct Registers {
     words: [usize; 6],
     numbers: [[f64; 2]; 8],
 }
-
-#[repr(C, align(16))]
-struct Stacked([usize; STACKED]);
 
 unsafe extern "C" {
     fn free(block: *mut c_void);
@@ -135,7 +125,8 @@ checked! {
 
 /// Functions of any number of arguments: how many they have before those that the format names.
 macro_rules! variadic {
-    (($($stacked:ident)*) $name:ident $named:literal |$words:ident, $list:ident| $body:expr) => {
+    ($($name:ident $named:literal |$words:ident, $list:ident| $body:expr;)*) => {
+        $(
             #[doc = concat!(stringify!($name), ", as the manual describes it.")]
             ///
             /// # Safety
@@ -144,12 +135,12 @@ macro_rules! variadic {
             #[allow(clippy::too_many_arguments)]
             pub unsafe extern "C" fn $name(
                 a: usize, b: usize, c: usize, d: usize, e: usize, f: usize,
-                g: f64, h: f64, i: f64, j: f64, k: f64, l: f64, m: f64, n: f64
-                $(, $stacked: usize)*
+                g: f64, h: f64, i: f64, j: f64, k: f64, l: f64, m: f64, n: f64,
+                stacked: Stacked,
             ) -> isize {
                 let $words = [a, b, c, d, e, f];
-                let registers = Registers { words: $words, numbers: [g, h, i, j, k, l, m, n].map(|number| [number, 0.0]) };
-                let stacked = Stacked([$($stacked),*]);
+                let numbers = [g, h, i, j, k, l, m, n].map(|number| [number, 0.0]);
+                let registers = Registers { words: $words, numbers };
                 const WORDS: u32 = 6 * 8;
                 let mut list = List {
                     words_used: $named * 8,
@@ -161,14 +152,17 @@ macro_rules! variadic {
                 // SAFETY: the program's arguments.
                 unsafe { $body }
             }
+        )*
     };
 }
-with_stacked! { variadic!(printf 1 |words, list| vprintf(words[0], list)) }
-with_stacked! { variadic!(fprintf 2 |words, list| vfprintf(words[0], words[1], list)) }
-with_stacked! { variadic!(dprintf 2 |words, list| vdprintf(words[0], words[1], list)) }
-with_stacked! { variadic!(__printf_chk 2 |words, list| vprintf(words[1], list)) }
-with_stacked! { variadic!(__fprintf_chk 3 |words, list| vfprintf(words[0], words[2], list)) }
-with_stacked! { variadic!(__dprintf_chk 3 |words, list| vdprintf(words[0], words[2], list)) }
+variadic! {
+    printf 1 |words, list| vprintf(words[0], list);
+    fprintf 2 |words, list| vfprintf(words[0], words[1], list);
+    dprintf 2 |words, list| vdprintf(words[0], words[1], list);
+    __printf_chk 2 |words, list| vprintf(words[1], list);
+    __fprintf_chk 3 |words, list| vfprintf(words[0], words[2], list);
+    __dprintf_chk 3 |words, list| vdprintf(words[0], words[2], list);
+}
 
 #[cfg(test)]
 mod tests {

@@ -167,8 +167,6 @@ wrapped! {
     plain shm_open(a, b, c) [text(a)];
     plain sem_open(a, b, c, d) [text(a)];
     plain mq_open(a, b, c, d) [text(a)];
-    plain dlopen(a, b) [text(a)];
-    plain dlmopen(a, b, c) [text(b)];
     plain setxattr(a, b, c, d, e) [text(a) text(b) bytes(c, d)];
     plain lsetxattr(a, b, c, d, e) [text(a) text(b) bytes(c, d)];
     plain fsetxattr(a, b, c, d, e) [text(b) bytes(c, d)];

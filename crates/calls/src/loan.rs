@@ -40,6 +40,11 @@ impl Loan {
         Loan(0)
     }
 
+    /// Whether nothing of it is managed.
+    pub fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
     /// And these bytes.
     pub fn bytes(self, address: usize, bytes: usize) -> Loan {
         let loan = Loan(ream_lend(address, bytes, self.0));

@@ -50,12 +50,12 @@ wrapped! {
         let _loan = Loan::new().page(new).page(old);
         call!(next, new, old)
     };
-    raw makecontext(context, start, count, a, b, c, d, e, f, g, h) |next| {
+    raw makecontext(context, start, count, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) |next| {
         // Signals may be delivered on that stack.
         // SAFETY: the program's ucontext_t: flags, link, and a stack_t.
         let [_, _, address, _, bytes] = unsafe { value_at::<[usize; 5]>(context) };
         keep(address, bytes);
-        call!(next, context, start, count, a, b, c, d, e, f, g, h)
+        call!(next, context, start, count, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
     };
     raw io_submit(context, count, blocks) |next| {
         let mut loan = Loan::new().bytes(blocks, count.saturating_mul(8));
