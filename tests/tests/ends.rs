@@ -1,6 +1,6 @@
 //! How runs end: killed, interrupted, with a full store, or before they have begun.
 
-use ream_tests::{Build, Run, Scratch, build, is_root, skip, tool};
+use ream_tests::{Build, Run, Scratch, build, installed, is_root, skip, tool};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -221,4 +221,37 @@ fn a_reader_that_goes_away_ends_it_by_sigpipe() {
     let store = Scratch::new("pipe");
     let outcome = Run::of("/bin/sh").args(["-c", &script]).env("REAM_STORE", store.path()).deadline(60).finish();
     outcome.exited(0);
+}
+
+/// A debugger sees what is in RAM, gets an error for what is not, and never hangs; the program goes on unharmed.
+#[test]
+fn a_debugger_looks_dumps_and_changes() {
+    let Build::Ready(program) = build("c/debugged.c", &["-g"]) else { return };
+    let Some(gdb) = installed("gdb") else { return };
+    let running = Run::of(&program).arg("160").memory(48).start();
+    running.until_resident(40);
+    let dump = running.directory().join("core");
+    let pid = *running.processes().iter().min().expect("a process");
+    let output = Command::new("timeout")
+        .args(["--signal=KILL", "200"])
+        .arg(gdb)
+        .args(["--nx", "--batch", "-p", &pid.to_string()])
+        .args(["-ex", "print area[5] != 0", "-ex", "print area[10 << 20]", "-ex", "print area[20 << 20]", "-ex"])
+        .arg(format!("generate-core-file {}", dump.display()))
+        .args(["-ex", "set var go = 1", "-ex", "detach"])
+        .output()
+        .expect("running gdb");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    if said.contains("ptrace: Operation not permitted") {
+        skip("a debugger", "it may not attach here (kernel.yama.ptrace_scope)");
+        running.signal(libc::SIGKILL);
+        return;
+    }
+    assert!(output.status.success(), "gdb ended with {:?}: {said}", output.status);
+    // A value or an error for each, and the dump is there.
+    let answers = said.matches("$").count() + said.matches("Cannot access memory").count();
+    assert!(answers >= 3, "{said}");
+    assert!(fs::metadata(&dump).is_ok_and(|file| file.len() > 1 << 20), "no dump: {said}");
+    let outcome = running.finish();
+    assert_eq!(outcome.exited(0).out(), "debugged\n", "{}", outcome.describe());
 }
