@@ -283,13 +283,14 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Whether a whole block is to be read into a huge frame: always when one is populated already; a fresh one only now
-    /// and then. After a phase that left single pages everywhere there are none, and the kernel makes one by finding,
+    /// Whether a whole block is to be read into a huge frame: always when one is populated already, or when no small frames
+    /// are; a fresh one in place of small frames only now and then. After a phase that left single pages everywhere there
+    /// are only those, and the kernel makes one by finding,
     /// clearing and mapping 2 MiB (90 µs at best, several ms in a virtual machine whose host has to find them, too)
     /// while the populated small frames are given back to it. With one in eight, memory becomes huge again in some passes.
     fn huge_is_cheap(&mut self) -> bool {
         const FRESH: u32 = 8;
-        if self.frames.huge_full_count() > 0 {
+        if self.frames.huge_full_count() > 0 || self.frames.full_count() < BLOCK_PAGES as u64 {
             return true;
         }
         self.whole_reads = self.whole_reads.wrapping_add(1);
