@@ -161,40 +161,40 @@ fn answer(result: Result<isize, i32>) -> isize {
 }
 
 wrapped! {
-    raw execve(path, arguments, environment) |next| {
+    raw [execve](path, arguments, environment) { |next| {
         // SAFETY: the program's string and lists.
         answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, path, arguments, environment)) })
-    };
-    raw execvpe(path, arguments, environment) |next| {
+    } };
+    raw [execvpe](path, arguments, environment) { |next| {
         // SAFETY: the program's string and lists.
         answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, path, arguments, environment)) })
-    };
-    raw execv(path, arguments) |_next| {
+    } };
+    raw [execv](path, arguments) { |_next| {
         // SAFETY: our own, with libc's environment.
         unsafe { execve(path, arguments, environ) }
-    };
-    raw execvp(path, arguments) |_next| {
+    } };
+    raw [execvp](path, arguments) { |_next| {
         // SAFETY: our own, with libc's environment.
         unsafe { execvpe(path, arguments, environ) }
-    };
-    raw fexecve(fd, arguments, environment) |next| {
+    } };
+    raw [fexecve](fd, arguments, environment) { |next| {
         // SAFETY: the program's lists.
         answer(unsafe { with_copies(0, arguments, environment, |_, arguments, environment| call!(next, fd, arguments, environment)) })
-    };
-    raw execveat(directory, path, arguments, environment, flags) |next| {
+    } };
+    raw [execveat](directory, path, arguments, environment, flags) { |next| {
         // SAFETY: the program's string and lists.
         answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, directory, path, arguments, environment, flags)) })
-    };
-    raw posix_spawn(pid, path, actions, attributes, arguments, environment) |next| {
+    } };
+    raw [posix_spawn](pid, path, actions, attributes, arguments, environment) { |next| {
         // SAFETY: the program's string and lists.
         let result = unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, pid, path, actions, attributes, arguments, environment)) };
         result.unwrap_or_else(|error| error as isize)
-    };
-    raw posix_spawnp(pid, path, actions, attributes, arguments, environment) |next| {
+    } };
+    raw [posix_spawnp](pid, path, actions, attributes, arguments, environment) { |next| {
         // SAFETY: the program's string and lists.
         let result = unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, pid, path, actions, attributes, arguments, environment)) };
         result.unwrap_or_else(|error| error as isize)
-    };
+    } };
 }
 
 /// The arguments of execl and its kin: five in registers behind the path, the rest on the stack.

@@ -62,8 +62,14 @@ impl Loan {
     /// # Safety
     /// The address of a string, or null.
     pub unsafe fn text(self, address: usize) -> Loan {
+        let before = self.0;
+        let loan = self.bytes(address, 1);
+        if loan.0 == before {
+            // Not managed: the kernel looks itself, and says EFAULT where there is no string at all.
+            return loan;
+        }
         // SAFETY: the caller's promise.
-        self.bytes(address, unsafe { length(address) } + 1)
+        loan.bytes(address, unsafe { length(address) } + 1)
     }
 
     /// And the vectors of a call with what they name.
@@ -71,7 +77,9 @@ impl Loan {
     /// # Safety
     /// So many pairs of address and length.
     pub unsafe fn parts(self, parts: usize, count: usize) -> Loan {
-        let mut loan = self.bytes(parts, count.saturating_mul(16));
+        const IOV_MAX: usize = 1024;
+        let count = count.min(IOV_MAX);
+        let mut loan = self.bytes(parts, count * 16);
         for index in 0..count {
             // SAFETY: the caller's promise.
             let [address, bytes] = unsafe { value_at(parts + index * 16) };

@@ -1,16 +1,16 @@
 //! Streams: libc reads and writes large parts of a caller's memory directly, past the stream's buffer.
 
-use crate::input::call;
+use crate::input::{call, lent};
 use crate::list::wrapped;
-use crate::loan::{Loan, MOST, length};
+use crate::loan::{MOST, length};
 
 /// Calls with offset and length of each part, in bytes, until one is short; returns whole items.
-fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> usize) -> isize {
+fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> isize) -> isize {
     let Some(bytes) = size.checked_mul(count).filter(|bytes| *bytes > 0) else { return 0 };
     let mut done = 0;
     while done < bytes {
         let part = (bytes - done).min(MOST);
-        let did = call(done, part);
+        let did = call(done, part) as usize;
         done += did;
         if did < part {
             break;
@@ -20,40 +20,17 @@ fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> usize)
 }
 
 wrapped! {
-    raw fread(to, size, count, stream) |next| items(size, count, |done, part| {
-        let _loan = Loan::new().bytes(to + done, part);
-        call!(next, to + done, 1, part, stream) as usize
-    });
-    raw fread_unlocked(to, size, count, stream) |next| items(size, count, |done, part| {
-        let _loan = Loan::new().bytes(to + done, part);
-        call!(next, to + done, 1, part, stream) as usize
-    });
-    raw __fread_chk(to, room, size, count, stream) |next| items(size, count, |done, part| {
-        let _loan = Loan::new().bytes(to + done, part);
-        call!(next, to + done, room - done, 1, part, stream) as usize
-    });
-    raw __fread_unlocked_chk(to, room, size, count, stream) |next| items(size, count, |done, part| {
-        let _loan = Loan::new().bytes(to + done, part);
-        call!(next, to + done, room - done, 1, part, stream) as usize
-    });
-    raw fwrite(from, size, count, stream) |next| items(size, count, |done, part| {
-        let _loan = Loan::new().bytes(from + done, part);
-        call!(next, from + done, 1, part, stream) as usize
-    });
-    raw fwrite_unlocked(from, size, count, stream) |next| items(size, count, |done, part| {
-        let _loan = Loan::new().bytes(from + done, part);
-        call!(next, from + done, 1, part, stream) as usize
-    });
-    raw fputs(text, stream) |_next| put(text, stream);
-    raw fputs_unlocked(text, stream) |_next| put(text, stream);
-    plain puts(a) [text(a)];
-    plain perror(a) [text(a)];
-    plain fopen(a, b) [text(a)];
-    plain fopen64(a, b) [text(a)];
-    plain freopen(a, b, c) [text(a)];
-    plain freopen64(a, b, c) [text(a)];
-    plain popen(a, b) [text(a)];
-    plain system(a) [text(a)];
+    raw [fread fread_unlocked fwrite fwrite_unlocked](block, size, count, stream) { |next| {
+        items(size, count, |done, part| lent(block + done, part, |block| call!(next, block, 1, part, stream)))
+    } };
+    raw [__fread_chk __fread_unlocked_chk](to, room, size, count, stream) { |next| {
+        items(size, count, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
+    } };
+    raw [fputs fputs_unlocked](text, stream) { |_next| put(text, stream) };
+    plain [puts perror](a) [text(a)];
+    plain [fopen fopen64 popen](a, b) [text(a)];
+    plain [freopen freopen64](a, b, c) [text(a)];
+    plain [system](a) [text(a)];
 }
 
 /// Writes a string to a stream, in parts.
@@ -72,7 +49,7 @@ mod tests {
 
     #[test]
     fn whole_items_are_counted() {
-        let run = |size, count, most: usize| items(size, count, |done, part| part.min(most - done.min(most)));
+        let run = |size, count, most: usize| items(size, count, |done, part| part.min(most - done.min(most)) as isize);
         assert_eq!(run(8, 1000, 8000), 1000);
         assert_eq!(run(8, 1000, 15), 1);
         assert_eq!(run(3, MOST, usize::MAX), MOST as isize);

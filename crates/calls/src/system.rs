@@ -16,6 +16,10 @@ mod number {
     pub const WRITE: usize = 1;
     pub const PREAD: usize = 17;
     pub const PWRITE: usize = 18;
+    /// readv, writev, preadv, pwritev, preadv2, pwritev2, vmsplice.
+    pub const VECTORS: &[usize] = &[19, 20, 295, 296, 327, 328, 278];
+    /// sendmsg, recvmsg.
+    pub const MESSAGES: &[usize] = &[46, 47];
     /// mmap, mprotect, munmap, brk, mremap, msync, madvise, clone, fork, vfork, exit, mlock, munlock, exit_group, mlock2,
     /// clone3, process_madvise.
     pub const OTHERS: &[usize] = &[9, 10, 11, 12, 25, 26, 28, 56, 57, 58, 60, 149, 150, 231, 325, 435, 440];
@@ -27,21 +31,25 @@ mod number {
     pub const PREAD: usize = 67;
     pub const PWRITE: usize = 68;
     /// As for the other machine.
+    pub const VECTORS: &[usize] = &[65, 66, 69, 70, 286, 287, 75];
+    /// As for the other machine.
+    pub const MESSAGES: &[usize] = &[211, 212];
+    /// As for the other machine.
     pub const OTHERS: &[usize] = &[222, 226, 215, 214, 216, 227, 233, 220, 93, 228, 229, 94, 284, 435, 440];
 }
 
 wrapped! {
-    raw sendmmsg(fd, messages, count, flags) |next| {
+    raw [sendmmsg](fd, messages, count, flags) { |next| {
         // SAFETY: the program's messages.
         let _loan = unsafe { all_messages(messages, count & 0xffff_ffff) };
         call!(next, fd, messages, count, flags)
-    };
-    raw recvmmsg(fd, messages, count, flags, timeout) |next| {
+    } };
+    raw [recvmmsg](fd, messages, count, flags, timeout) { |next| {
         // SAFETY: the program's messages.
         let _loan = unsafe { all_messages(messages, count & 0xffff_ffff) }.page(timeout);
         call!(next, fd, messages, count, flags, timeout)
-    };
-    raw sigaltstack(new, old) |next| {
+    } };
+    raw [sigaltstack](new, old) { |next| {
         if new != 0 {
             // SAFETY: the program's stack_t: address, flags, bytes.
             let [address, _, bytes] = unsafe { value_at::<[usize; 3]>(new) };
@@ -49,15 +57,15 @@ wrapped! {
         }
         let _loan = Loan::new().page(new).page(old);
         call!(next, new, old)
-    };
-    raw makecontext(context, start, count, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) |next| {
+    } };
+    raw [makecontext](context, start, count, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) { |next| {
         // Signals may be delivered on that stack.
         // SAFETY: the program's ucontext_t: flags, link, and a stack_t.
         let [_, _, address, _, bytes] = unsafe { value_at::<[usize; 5]>(context) };
         keep(address, bytes);
         call!(next, context, start, count, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
-    };
-    raw io_submit(context, count, blocks) |next| {
+    } };
+    raw [io_submit](context, count, blocks) { |next| {
         let mut loan = Loan::new().bytes(blocks, count.saturating_mul(8));
         for index in 0..count.min(1 << 16) {
             // SAFETY: the program's list of blocks: the buffer at 24, its bytes at 32; used until the block is done.
@@ -69,38 +77,18 @@ wrapped! {
             }
         }
         call!(next, context, count, blocks)
-    };
-    raw aio_read(block) |next| {
+    } };
+    raw [aio_read aio_read64 aio_write aio_write64](block) { |next| {
         // SAFETY: the program's block.
         unsafe { keep_control(block) };
         call!(next, block)
-    };
-    raw aio_read64(block) |next| {
-        // SAFETY: the program's block.
-        unsafe { keep_control(block) };
-        call!(next, block)
-    };
-    raw aio_write(block) |next| {
-        // SAFETY: the program's block.
-        unsafe { keep_control(block) };
-        call!(next, block)
-    };
-    raw aio_write64(block) |next| {
-        // SAFETY: the program's block.
-        unsafe { keep_control(block) };
-        call!(next, block)
-    };
-    raw lio_listio(mode, list, count, event) |next| {
+    } };
+    raw [lio_listio lio_listio64](mode, list, count, event) { |next| {
         // SAFETY: the program's list.
         unsafe { keep_controls(list, count & 0xffff_ffff) };
         call!(next, mode, list, count, event)
-    };
-    raw lio_listio64(mode, list, count, event) |next| {
-        // SAFETY: the program's list.
-        unsafe { keep_controls(list, count & 0xffff_ffff) };
-        call!(next, mode, list, count, event)
-    };
-    raw syscall(what, a, b, c, d, e, f) |next| match what {
+    } };
+    raw [syscall](what, a, b, c, d, e, f) { |next| match what {
         // SAFETY: our own, for the same call.
         number::READ => unsafe { crate::input::read(a, b, c) },
         // SAFETY: as above.
@@ -111,14 +99,21 @@ wrapped! {
         number::PWRITE => unsafe { crate::input::pwrite64(a, b, c, d) },
         other if number::OTHERS.contains(&other) => call!(next, what, a, b, c, d, e, f),
         _ => {
-            let mut loan = Loan::new();
+            // SAFETY: the program passes what the manual asks for.
+            let mut loan = unsafe {
+                match what {
+                    other if number::VECTORS.contains(&other) => Loan::new().parts(b, c),
+                    other if number::MESSAGES.contains(&other) => Loan::new().message(b),
+                    _ => Loan::new(),
+                }
+            };
             // An address is often followed by a length.
             for [address, bytes] in [[a, b], [b, c], [c, d], [d, e], [e, f], [f, 0]] {
                 loan = if bytes > 4096 && bytes <= GUESS { loan.bytes(address, bytes) } else { loan.page(address) };
             }
             call!(next, what, a, b, c, d, e, f)
         }
-    };
+    } };
 }
 
 /// # Safety

@@ -85,6 +85,30 @@ pub fn moved(run: Run, to: Page) {
     });
 }
 
+/// Calls `each` for every part of a run that the program has not protected. (What it has is held, and was brought in
+/// before; it may not be readable.)
+pub fn open_parts(run: Run, mut each: impl FnMut(Run)) {
+    let mut left = run;
+    while left.pages > 0 {
+        let next = with_list(|list| {
+            let mut rest_of = left;
+            while let Some((part, reasons)) = list.first_in(rest_of) {
+                if reasons & PROTECTED != 0 {
+                    return Some(part);
+                }
+                rest_of = rest(left, part.end());
+            }
+            None
+        });
+        let end = next.map_or(left.end(), |part| part.start);
+        let open = Run { start: left.start, pages: end.0 - left.start.0 };
+        if open.pages > 0 {
+            each(open);
+        }
+        left = rest(run, next.map_or(end, |part| part.end()));
+    }
+}
+
 /// Keeps a managed run resident for as long as it is mapped.
 pub fn keep(run: Run) {
     change(run, KEPT, true);

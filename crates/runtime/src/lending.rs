@@ -44,7 +44,7 @@ pub fn lend(address: usize, bytes: usize, chain: Chain) -> Chain {
     managed_parts(run, |part| now = lend_part(part, now));
     if now != chain {
         LOANS.settle();
-        managed_parts(run, touch);
+        managed_parts(run, |part| holds::open_parts(part, touch));
     }
     now
 }
@@ -67,7 +67,7 @@ fn lend_part(part: Run, chain: Chain) -> Chain {
 /// Brings the pages in.
 fn touch(part: Run) {
     for index in 0..part.pages {
-        // SAFETY: managed pages are mapped and readable; a byte is read, and nothing done with it.
+        // SAFETY: managed pages that the program has not protected are readable; a byte is read, and not used.
         unsafe { core::ptr::with_exposed_provenance::<u8>(Page(part.start.0 + index).address()).read_volatile() };
     }
 }
@@ -80,10 +80,15 @@ pub fn take_back(chain: Chain) {
 /// Pages known to be kept or not managed, each with the number of changes of what is managed.
 static KNOWN: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
 static CHANGES: AtomicU64 = AtomicU64::new(0);
+/// As much of that number as fits beside a page's.
+const COUNTED: u64 = 0xffff;
 
 /// What is managed has changed: pages known not to be may be now.
 pub fn changed() {
-    CHANGES.fetch_add(1, Relaxed);
+    // Before a number comes again, nothing is known with it.
+    if CHANGES.fetch_add(1, Relaxed) & COUNTED == COUNTED {
+        KNOWN.iter().for_each(|known| known.store(0, Relaxed));
+    }
 }
 
 /// Keeps what is managed of a range resident for as long as it is mapped: libc hands it to the kernel again and again
@@ -97,7 +102,7 @@ pub fn keep(address: usize, bytes: usize) {
         let page = run.start.0 + index;
         let changes = CHANGES.load(Relaxed);
         let Some(known) = KNOWN.get(page as usize % KNOWN.len()) else { continue };
-        let entry = page << 16 | changes & 0xffff;
+        let entry = page << COUNTED.count_ones() | changes & COUNTED;
         if known.load(Relaxed) != entry {
             managed_parts(Run { start: Page(page), pages: 1 }, holds::keep);
             known.store(entry, Relaxed);

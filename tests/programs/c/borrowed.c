@@ -361,6 +361,59 @@ static void structures(const char *directory)
 	must(unlink(name) == 0);
 }
 
+/* What must not change: a reader of a pipe is content with what there is, a datagram stays whole, memory without access
+ * beside a structure is not looked at, and addresses of nothing are errors. */
+static void edges(void)
+{
+	enum { PIECES = 100, PIPE = 1 << 20 };
+	int ends[2];
+	struct iovec parts[PIECES];
+	char *bytes = place(), *whole = area + (pieces / 2) * PIECE;
+
+	must(pipe(ends) == 0);
+	int room = fcntl(ends[1], F_SETPIPE_SZ, PIPE);
+	must(room > 0 || errno == EPERM);
+	if (room < 0)
+		room = fcntl(ends[1], F_GETPIPE_SZ);
+	memset(whole, 9, room);
+	use_others();
+	must(write(ends[1], whole, room) == room);
+	use_others();
+	must(read(ends[0], whole, 4 * MEGABYTE) == room);
+	for (size_t k = 0; k < PIECES; k++)
+		parts[k] = (struct iovec){ whole + k * 3 * PAGE, 10 };
+	use_others();
+	must(writev(ends[1], parts, 64) == 640);
+	use_others();
+	must(readv(ends[0], parts, PIECES) == 640);
+	must(close(ends[0]) == 0 && close(ends[1]) == 0);
+	must(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) == 0);
+	use_others();
+	must(writev(ends[0], parts, PIECES) == 10 * PIECES);
+	use_others();
+	must(readv(ends[1], parts, PIECES) == 10 * PIECES);
+	must(close(ends[0]) == 0 && close(ends[1]) == 0);
+
+	char *last = bytes - (uintptr_t)bytes % PAGE + PAGE;
+	struct timespec *sleep = (struct timespec *)(last - sizeof(*sleep));
+
+	sleep->tv_sec = 0;
+	sleep->tv_nsec = 1000;
+	use_others();
+	must(mprotect(last, PAGE, PROT_NONE) == 0);
+	sleep->tv_sec = 0;
+	use_others();
+	must(nanosleep(sleep, NULL) == 0);
+	must(uname((struct utsname *)last) == -1 && errno == EFAULT);
+	must(mprotect(last, PAGE, PROT_READ | PROT_WRITE) == 0);
+	must(open((const char *)16, O_RDONLY) == -1 && errno == EFAULT);
+	must(access((const char *)-4096L, R_OK) == -1 && errno == EFAULT);
+	parts[0] = (struct iovec){ whole, 100 };
+	use_others();
+	must(pipe(ends) == 0 && syscall(SYS_writev, ends[1], parts, 1) == 100);
+	must(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
 /* More than a call may have resident at a time. */
 static void large(const char *directory, size_t megabytes)
 {
@@ -402,6 +455,7 @@ int main(int argc, char **argv)
 	streams(directory);
 	programs();
 	structures(directory);
+	edges();
 	large(directory, pieces);
 	printf("all was lent\n");
 	return 0;
