@@ -56,6 +56,14 @@ impl Reachable {
     }
 }
 
+/// Compares a program whose second argument is a directory for its files.
+fn compare_with_files(source: &str, size: &str) {
+    let Some(reachable) = Reachable::new() else { return };
+    let directory = Scratch::for_everybody("files");
+    std::os::unix::fs::chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
+    reachable.compare(source, &[size, &directory.path().to_string_lossy()]);
+}
+
 #[test]
 fn threads_and_a_fork() {
     let Some(reachable) = Reachable::new() else { return };
@@ -76,18 +84,12 @@ fn growing_blocks() {
 
 #[test]
 fn system_calls_into_absent_pages() {
-    let Some(reachable) = Reachable::new() else { return };
-    let directory = Scratch::for_everybody("files");
-    std::os::unix::fs::chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
-    reachable.compare("c/syscalls.c", &["256", &directory.path().to_string_lossy()]);
+    compare_with_files("c/syscalls.c", "256");
 }
 
 #[test]
 fn whatever_libc_hands_to_the_kernel_is_there() {
-    let Some(reachable) = Reachable::new() else { return };
-    let directory = Scratch::for_everybody("borrowed");
-    std::os::unix::fs::chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
-    reachable.compare("c/borrowed.c", &["160", &directory.path().to_string_lossy()]);
+    compare_with_files("c/borrowed.c", "160");
 }
 
 #[test]

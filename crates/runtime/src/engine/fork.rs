@@ -147,6 +147,11 @@ pub fn fork_prepare() {
         session.cancel(child_of(kept), kept.parent_pid);
         kept.child = None;
     }
+    let held = entry.held_pages();
+    if kept.child.is_some() && held > kept.limit {
+        // The child's half, which it takes from the ledger: given back before, so that nothing is booked twice.
+        entry.give_back(session.ledger(), held - kept.limit);
+    }
     entry.counters.forks.add(1);
 }
 
@@ -169,13 +174,6 @@ pub fn fork_parent() {
     }
     kept.store_count = 0;
     if kept.engaged {
-        if let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) {
-            // The child's half; it takes its own from the ledger.
-            let held = entry.held_pages();
-            if kept.child.is_some() && held > kept.limit {
-                entry.give_back(session.ledger(), held - kept.limit);
-            }
-        }
         RELEASED.fetch_add(1, SeqCst);
         futex::wake(&RELEASED, u32::MAX, Scope::Private);
         kept.engaged = false;
