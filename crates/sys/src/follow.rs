@@ -3,9 +3,11 @@
 //!
 //! The scheduler would still wake the thread on another processor that idles, while the pager runs on this one. So for
 //! the moment of waking the pager takes the idle policy, with which its processor counts as free: the thread comes back
-//! where it was, and goes on at once. Whoever has the idle policy may starve, on a processor that is busy otherwise: a
-//! guard thread looks every few milliseconds whether the pager has come out of that moment, and if not makes it an
-//! ordinary thread again that runs anywhere.
+//! where it was, and goes on at once, and the pager when it sleeps again. Whoever has the idle policy may starve, on a
+//! processor that is busy otherwise: a guard thread looks every few milliseconds whether the pager has come out of that
+//! moment. If not and something waits for it, it becomes an ordinary thread again that runs anywhere; if nothing does,
+//! it becomes one after a while, to be in time for what comes. (Having the idle policy all the time that it follows
+//! would save two calls a fault, but the kernel's own I/O threads inherit it, and starve.)
 
 use crate::Errno;
 use crate::file::{self, Fd};
@@ -39,8 +41,12 @@ pub(crate) fn run_anywhere() {
 const WATCH: u64 = 3000;
 /// Looks without anything new, after which it sleeps until it is needed again.
 const BORED: u32 = 50;
-/// How long nobody is followed after the guard had to step in, in microseconds.
-const REST: u64 = 1_000_000;
+/// Looks after which the pager becomes an ordinary thread again although nothing waits for it.
+const LONG: u32 = 7;
+/// How long nobody is followed after the pager starved, in microseconds; twice as long each time that it happens again
+/// soon, up to the longest.
+const REST: u64 = 20_000;
+const LONGEST_REST: u64 = 1_280_000;
 const STACK_BYTES: usize = 64 << 10;
 
 /// What pager and guard share.
@@ -51,8 +57,10 @@ struct Post {
     able: AtomicU32,
     /// Whether the guard sleeps until it is woken.
     asleep: AtomicU32,
-    /// Whether the guard had to step in.
+    /// Whether the pager starved, so that the guard had to step in.
     stepped_in: AtomicU32,
+    /// Descriptors that are readable when something waits for the pager.
+    signs: [AtomicI32; 2],
     quit: AtomicU32,
     pager: AtomicU32,
     /// The pager's nice value.
@@ -74,18 +82,23 @@ pub(crate) struct Follower {
     last: Option<(u32, Fd)>,
     post: Shared<Post>,
     guard: Option<Thread>,
-    /// Nobody is followed before this time.
+    /// Nobody is followed before this time; and how long the last rest was.
     rest_until: u64,
+    rest: u64,
 }
 
 impl Follower {
-    pub(crate) fn new() -> Result<Follower, Errno> {
+    /// For the calling thread. `signs`: descriptors that are readable when something waits for it.
+    pub(crate) fn new(signs: [Fd; 2]) -> Result<Follower, Errno> {
         let allowed = process::processors()?;
         for (index, word) in ALLOWED.iter().enumerate() {
             word.store(allowed.word(index), Ordering::Relaxed);
         }
-        let post = Shared::new()?;
-        Ok(Follower { allowed, now: None, last: None, post, guard: None, rest_until: 0 })
+        let post = Shared::<Post>::new()?;
+        for (place, sign) in post.signs.iter().zip(signs) {
+            place.store(sign.0, Ordering::Relaxed);
+        }
+        Ok(Follower { allowed, now: None, last: None, post, guard: None, rest_until: 0, rest: 0 })
     }
 
     pub(crate) fn follow(&mut self, thread: Option<u32>) {
@@ -126,8 +139,11 @@ impl Follower {
         let _ = process::give_way(0, false, nice);
         post.turns.fetch_add(1, Ordering::SeqCst);
         if post.stepped_in.swap(0, Ordering::SeqCst) != 0 {
+            let now = process::now_us();
+            let again = self.rest > 0 && now < self.rest_until + LONGEST_REST;
+            self.rest = if again { (self.rest * 2).min(LONGEST_REST) } else { REST };
+            self.rest_until = now + self.rest;
             self.now = None;
-            self.rest_until = process::now_us() + REST;
             let _ = process::set_processors(&self.allowed);
         }
         outcome
@@ -165,6 +181,8 @@ fn watch(argument: *mut ()) -> ! {
     let nice = post.nice.load(Ordering::Relaxed);
     let able = process::give_way(0, true, nice).and_then(|()| process::give_way(0, false, nice)).is_ok();
     post.able.store(if able { ABLE } else { UNABLE }, Ordering::SeqCst);
+    let [first, second] = &post.signs;
+    let signs = [Fd(first.load(Ordering::Relaxed)), Fd(second.load(Ordering::Relaxed))];
     let (mut seen, mut bored) = (0, 0);
     while able && post.quit.load(Ordering::SeqCst) == 0 {
         process::sleep_us(WATCH);
@@ -173,14 +191,17 @@ fn watch(argument: *mut ()) -> ! {
             (seen, bored) = (turns, 0);
             continue;
         }
-        if turns % 2 == 1 {
-            post.stepped_in.store(1, Ordering::SeqCst);
-            let pager = post.pager.load(Ordering::Relaxed);
-            let _ = process::give_way(pager, false, nice);
-            let _ = process::set_processors_of(pager, &allowed());
-            continue;
-        }
         bored += 1;
+        if turns % 2 == 1 {
+            let pager = post.pager.load(Ordering::Relaxed);
+            if process::poll_readable(&signs, &mut [], Some(0)).is_ok_and(|ready| ready > 0) {
+                post.stepped_in.store(1, Ordering::SeqCst);
+                let _ = process::give_way(pager, false, nice);
+                let _ = process::set_processors_of(pager, &allowed());
+            } else if bored == LONG {
+                let _ = process::give_way(pager, false, nice);
+            }
+        }
         if bored >= BORED {
             bored = 0;
             post.asleep.store(1, Ordering::SeqCst);
@@ -224,8 +245,13 @@ mod tests {
         policy
     }
 
-    fn ready() -> (Follower, bool) {
-        let mut follower = Follower::new().unwrap();
+    /// A follower of the calling thread, and whether it can give way; something waits for it if `news`.
+    fn ready(news: bool) -> (Follower, bool) {
+        let sign = file::event_counter().unwrap();
+        if news {
+            assert_eq!(file::write(sign, &1u64.to_ne_bytes()), Ok(8));
+        }
+        let mut follower = Follower::new([sign, Fd::NONE]).unwrap();
         follower.follow(Some(process::thread_id()));
         let able = loop {
             match follower.post.able.load(Ordering::SeqCst) {
@@ -233,16 +259,19 @@ mod tests {
                 able => break able == ABLE,
             }
         };
+        if !able {
+            std::eprintln!("skipped: this user may not leave the idle policy");
+        }
         (follower, able)
     }
 
     #[test]
     fn gives_way_only_for_the_moment_of_waking() {
-        let (mut follower, able) = ready();
+        let (mut follower, able) = ready(false);
         let seen = follower.waking(policy);
-        // On a busy machine it may have starved until the guard stepped in.
-        assert!(seen == if able { 5 } else { 0 } || follower.now.is_none());
+        assert_eq!(seen, if able { 5 } else { 0 });
         assert_eq!(policy(), 0);
+        assert!(follower.now.is_some());
         follower.follow(None);
         assert_eq!(follower.waking(policy), 0);
     }
@@ -250,9 +279,8 @@ mod tests {
     #[test]
     fn the_guard_steps_in_and_then_nobody_is_followed_for_a_while() {
         let before = process::processors().unwrap();
-        let (mut follower, able) = ready();
+        let (mut follower, able) = ready(true);
         if !able {
-            std::eprintln!("skipped: this user may not leave the idle policy");
             return;
         }
         let after = follower.waking(|| {
@@ -266,15 +294,40 @@ mod tests {
             policy()
         });
         assert_eq!(after, 0);
+        let first = follower.rest;
         follower.follow(Some(process::thread_id()));
         assert_eq!(process::processors().unwrap(), before);
+        follower.rest_until = process::now_us();
+        follower.follow(Some(process::thread_id()));
+        assert_eq!(process::processors().unwrap().count(), 1);
+        follower.waking(|| {
+            while policy() == 5 || process::processors().unwrap() != before {
+                process::sleep_us(1000);
+            }
+        });
+        assert_eq!(follower.rest, first * 2);
+    }
+
+    #[test]
+    fn whoever_is_not_waited_for_becomes_an_ordinary_thread_and_goes_on_following() {
+        let (mut follower, able) = ready(false);
+        if !able {
+            return;
+        }
+        follower.waking(|| {
+            while policy() == 5 {
+                process::sleep_us(1000);
+            }
+        });
+        assert_eq!(policy(), 0);
+        assert_eq!(process::processors().unwrap().count(), 1);
+        assert_eq!(follower.waking(policy), 5);
     }
 
     #[test]
     fn follows_itself_and_lets_go() {
         let before = process::processors().unwrap();
-        let mut follower = Follower::new().unwrap();
-        follower.follow(Some(process::thread_id()));
+        let (mut follower, _) = ready(false);
         assert_eq!(process::processors().unwrap().count(), 1);
         follower.follow(Some(0));
         assert_eq!(process::processors().unwrap(), before);

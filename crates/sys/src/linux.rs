@@ -115,17 +115,19 @@ impl LinuxMachine {
         }
         let io_limit = config.io_limit.clamp(1, 1024);
         let io = Io::new(config.uring, io_limit);
+        let io = io.map_err(fail(if config.uring { "set up io_uring" } else { "prepare the threads for I/O" }))?;
         let mut stores = [Fd::NONE; STORES];
         if let Some(own) = stores.first_mut() {
             *own = config.store;
         }
+        let uffd_fd = uffd.fd;
         Ok(LinuxMachine {
             staging: Staging::new(config.small_frames, config.huge_blocks, config.move_pages, &uffd)?,
             inbox: Inbox::new(uffd).map_err(fail("map the message queue"))?,
             pagemap: Pagemap::open().map_err(fail("open /proc/self/pagemap"))?,
-            io: io.map_err(fail(if config.uring { "set up io_uring" } else { "prepare the threads for I/O" }))?,
             helper: Helper::new().map_err(fail("prepare the helper thread"))?,
-            follower: Follower::new().map_err(fail("read the processor mask"))?,
+            follower: Follower::new([uffd_fd, io.descriptor()]).map_err(fail("read the processor mask"))?,
+            io,
             key: config.key,
             loans: config.loans,
             stores,

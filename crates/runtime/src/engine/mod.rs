@@ -4,6 +4,7 @@
 //! charged; a thread looks at what is really used), *engaged* (that thread is the pager), *broken* (paging could not
 //! start; memory stays plain).
 
+mod company;
 mod fork;
 mod mailbox;
 mod message;

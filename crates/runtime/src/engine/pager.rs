@@ -1,6 +1,7 @@
 //! The pager's thread: takes the managed ranges over, then serves events, commands and its share of the budget for the
 //! rest of the process's life.
 
+use super::company::Company;
 use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
@@ -152,24 +153,13 @@ pub(super) fn run() -> ! {
         last_housekeeping: 0,
         last_look: process::now_us(),
         starving_since: 0,
-        window: Window::default(),
+        company: Company::default(),
         minute: Minute::default(),
         overdrawn: false,
     };
     loop {
         pager.turn();
     }
-}
-
-/// Faults of the last while, to find out whether one thread is waiting for one page after another.
-#[derive(Default)]
-struct Window {
-    thread: u32,
-    faults: u32,
-    reads: u64,
-    bytes: u64,
-    missed: u64,
-    following: bool,
 }
 
 struct Pager {
@@ -181,7 +171,7 @@ struct Pager {
     last_look: u64,
     /// When a thread began to wait for a frame that nothing here can free; 0 if none does.
     starving_since: u64,
-    window: Window,
+    company: Company,
     minute: Minute,
     /// The user has been told that the budget does not hold.
     overdrawn: bool,
@@ -270,7 +260,7 @@ impl Pager {
         while let Some(event) = self.events.as_slice().get(index).copied() {
             index += 1;
             if let Event::Fault { thread, .. } = event {
-                self.look(thread);
+                self.follow(thread);
             }
             if !self.shard.event(event) {
                 if let Event::Fault { page, .. } = event {
@@ -355,32 +345,11 @@ impl Pager {
         }
     }
 
-    /// Runs where the one thread sleeps that waits for random pages; anywhere when there are several, or a stream.
-    fn look(&mut self, thread: u32) {
-        let window = &mut self.window;
-        if window.thread != thread {
-            if window.following && window.faults > 0 {
-                window.following = false;
-                self.shard.machine_mut().follow(None);
-            }
-            *window = Window { thread, following: window.following, ..Window::default() };
-        }
-        window.faults += 1;
-        if window.faults < if window.following { 16 } else { 128 } {
-            return;
-        }
+    /// Takes note of a fault, and now and then decides where the pager runs.
+    fn follow(&mut self, thread: u32) {
         let Some(entry) = ENGINE.entry() else { return };
-        let (reads, bytes) = (entry.counters.reads.get(), entry.counters.bytes_in.get());
-        let missed = entry.counters.refaults.get();
-        let known = window.reads > 0;
-        // Single pages, and few that were not waited for: with read-ahead the pager works beside the thread.
-        let new_reads = reads.saturating_sub(window.reads);
-        let random = bytes.saturating_sub(window.bytes) < new_reads * 16 * 1024
-            && new_reads <= missed.saturating_sub(window.missed) * 9 / 8;
-        (window.reads, window.bytes, window.missed, window.faults) = (reads.max(1), bytes, missed, 0);
-        if known && thread != 0 && (random || window.following) {
-            window.following = random;
-            self.shard.machine_mut().follow(random.then_some(thread));
+        if let Some(thread) = self.company.fault(thread, self.last_look, &entry.counters) {
+            self.shard.machine_mut().follow(thread);
         }
     }
 
