@@ -4,7 +4,7 @@
 use crate::frames::Info;
 use crate::shard::{Fatal, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step, StoreId};
-use ream_policy::{Queue, replacement};
+use ream_policy::Queue;
 use ream_sys::{Machine, Stop};
 
 /// Microseconds that a turn may spend on moving pages out, and on comparing them, so that faults never wait long for the
@@ -26,6 +26,7 @@ const IN_PLACE: usize = 16;
 impl<M: Machine> Shard<M> {
     /// One turn of eviction. Returns whether there is more to do at once.
     pub(crate) fn balance(&mut self) -> bool {
+        self.drop_old_ahead();
         if self.at_ease() {
             return false;
         }
@@ -144,15 +145,32 @@ impl<M: Machine> Shard<M> {
         }
         // Read-ahead that nobody touched is given up when nothing else is left, oldest first.
         if self.count(State::Ahead) > self.marks.ahead || self.free_pages() == 0 {
-            while let Some((start, pages)) = self.ahead.pop() {
-                let dropped = self.drop_clean(start, pages, State::Ahead);
+            while let Some(dropped) = self.drop_ahead() {
                 if dropped > 0 {
-                    self.counters.ahead_misses.add_alone(dropped as u64);
                     return true;
                 }
             }
         }
         false
+    }
+
+    /// Gives up the read-ahead of the oldest entry; how many pages. `None` when there is no entry.
+    fn drop_ahead(&mut self) -> Option<u32> {
+        let (start, pages) = self.ahead.pop()?;
+        self.ahead_old = self.ahead_old.saturating_sub(1);
+        let dropped = self.drop_clean(start, pages, State::Ahead);
+        self.counters.ahead_misses.add_alone(dropped as u64);
+        Some(dropped)
+    }
+
+    /// Gives up read-ahead that nobody has touched while half of the resident pages were replaced: its stream has ended.
+    pub(crate) fn drop_old_ahead(&mut self) {
+        if self.evictions - self.ahead_looked < self.count(State::Resident) / 2 {
+            return;
+        }
+        self.ahead_looked = self.evictions;
+        while self.ahead_old > 0 && self.drop_ahead().is_some() {}
+        self.ahead_old = self.ahead.len();
     }
 
     /// Gives up the frames of Clean and Ahead pages of a run.
@@ -366,7 +384,7 @@ impl<M: Machine> Shard<M> {
     fn cool_one(&mut self) -> Option<u32> {
         let resident = self.count(State::Resident);
         self.victims += 1;
-        let queue = replacement::victim(resident - self.hot_resident, self.hot_resident, self.victims);
+        let queue = self.trial.victim(resident - self.hot_resident, self.hot_resident, self.victims);
         let (queue, (start, pages)) = match queue {
             Queue::New => match self.new.pop() {
                 Some(entry) => (Queue::New, entry),
@@ -378,7 +396,7 @@ impl<M: Machine> Shard<M> {
             },
         };
         let hot = queue == Queue::Hot;
-        let mut moved = 0;
+        let mut moved: u32 = 0;
         let mut index = 0;
         while index < pages {
             let page = start.plus(index);
@@ -392,6 +410,9 @@ impl<M: Machine> Shard<M> {
             }
             moved += self.cool_run(page, length, hot);
             index += length;
+        }
+        if hot {
+            self.trial.evicted(moved as u64);
         }
         Some(moved)
     }

@@ -1,7 +1,7 @@
 //! One fault, followed: what a touch of an absent page sets in motion, by the page's state.
 
 use crate::shard::{Fatal, Fetch, List, Shard};
-use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
 use ream_policy::{Plan, replacement};
 use ream_sys::{Copied, Machine, Stop};
 
@@ -11,6 +11,8 @@ const FILL: u32 = 64;
 const RESCUED: u32 = 32;
 /// Runs up to so many pages are copied in: moving them would interrupt every processor that runs a thread of the program.
 const COPIED: u32 = 8;
+/// Pages among which those evicted together are read again together, when memory falls a little short.
+const AROUND: u64 = 8;
 /// Pages that are read once more for nothing, at most, to read what lies on both sides of them at once.
 const BRIDGE: u32 = 16;
 /// Operations kept back from read-ahead for what a thread waits for.
@@ -196,15 +198,21 @@ impl<M: Machine> Shard<M> {
         if !again {
             self.counters.refaults.add_alone(1);
             let word = self.table.word(page);
-            let distance = (self.age().wrapping_sub(word.age()) as u64) << self.age_shift();
+            let distance = self.evicted_since(word);
             self.counters.came_back_after(distance);
             let hot = replacement::refault_is_hot(distance, self.count(State::Resident));
+            if hot && word.hot() {
+                self.trial.returned(1);
+            }
+            self.shortage.read_again(hot);
             self.put(page, word, word.with_hot(hot));
         }
         let plan = if again { ream_policy::Plan::single(page.0) } else { self.streams.fault(page.0) };
         // All of the demand is installed when it arrives.
         self.streams.forget_probe(&plan);
-        let (start, pages) = self.stored_run(page, plan.demand);
+        let around = plan.demand.1 == 1 && !again && self.shortage.is_slight();
+        let extent = if around { self.evicted_around(page) } else { plan.demand };
+        let (start, pages) = self.stored_run(page, extent);
         self.read_extent(start, pages, Some(page));
         if self.table.word(page).state() == State::Stored {
             self.read_extent(page, 1, Some(page));
@@ -216,6 +224,24 @@ impl<M: Machine> Shard<M> {
         if self.fetch != Fetch::Lazy && !self.quiet {
             self.read_ahead(&plan);
         }
+    }
+
+    /// How many pages have been evicted since this one was.
+    fn evicted_since(&self, word: Word) -> u64 {
+        (self.age().wrapping_sub(word.age()) as u64) << self.age_shift()
+    }
+
+    /// The run of pages around this one that were evicted only just now, too.
+    fn evicted_around(&self, page: Page) -> (u64, u32) {
+        let resident = self.count(State::Resident);
+        let recent = |page: u64| {
+            let word = self.table.word(Page(page));
+            word.state() == State::Stored && replacement::refault_is_hot(self.evicted_since(word), resident)
+        };
+        let first = page.0 - page.0 % AROUND;
+        let start = (first..page.0).rev().take_while(|page| recent(*page)).last().unwrap_or(page.0);
+        let after = (page.0 + 1..first + AROUND).take_while(|page| recent(*page)).count() as u64;
+        (start, (page.0 + 1 + after - start) as u32)
     }
 
     /// Notes that a thread waits for the page under read in this frame.
@@ -358,6 +384,9 @@ impl<M: Machine> Shard<M> {
         for index in 0..pages {
             let page = start.plus(index);
             let word = self.table.word(page);
+            if word.hot() {
+                self.trial.returned(1);
+            }
             self.put(page, word, word.with_hot(true));
         }
         self.install_and_wake(run);

@@ -85,6 +85,7 @@ impl<M: Machine> Shard<M> {
         while let Some((start, pages)) = self.ahead.pop() {
             self.drop_staged(start, pages);
         }
+        self.ahead_old = 0;
         // What cannot be brought back now is queued again; it is not tried twice in one go.
         for _ in 0..self.dirty.len() {
             if let Some((start, pages)) = self.dirty.pop() {

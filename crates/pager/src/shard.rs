@@ -5,7 +5,7 @@ use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
-use ream_policy::{Extents, Marks, Stage, Streams};
+use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Slots;
 use ream_sys::memory::{MapSlice, Zeroable};
 use ream_sys::{Errno, Event, Machine};
@@ -101,6 +101,9 @@ pub struct Shard<M: Machine> {
     pub(crate) dirty: Fifo,
     pub(crate) clean: Fifo,
     pub(crate) ahead: Fifo,
+    /// Entries of `ahead` that were there when the eviction clock was last looked at for them, and when that was.
+    pub(crate) ahead_old: u64,
+    pub(crate) ahead_looked: u64,
     pub(crate) dirty_pages: u64,
     pub(crate) count: [u64; 9],
     pub(crate) hot_resident: u64,
@@ -113,6 +116,8 @@ pub struct Shard<M: Machine> {
     /// Pages of the limit, extent and halvings that the marks were made for.
     marked_for: (u64, u64, u32),
     stage: Stage,
+    pub(crate) trial: Trial,
+    pub(crate) shortage: Shortage,
     /// How much is asked for at once.
     extents: Extents,
     pub(crate) marks: Marks,
@@ -174,6 +179,8 @@ impl<M: Machine> Shard<M> {
             dirty: Fifo::new(staged)?,
             clean: Fifo::new(staged)?,
             ahead: Fifo::new(staged)?,
+            ahead_old: 0,
+            ahead_looked: 0,
             dirty_pages: 0,
             count: [0; 9],
             hot_resident: 0,
@@ -183,6 +190,8 @@ impl<M: Machine> Shard<M> {
             limit: 0,
             marked_for: (u64::MAX, 0, 0),
             stage: Stage::default(),
+            trial: Trial::default(),
+            shortage: Shortage::default(),
             extents: Extents::default(),
             marks: Marks::for_limit(config.limit, 1, 0),
             evictions: 0,

@@ -6,5 +6,5 @@
 pub mod replacement;
 pub mod streams;
 
-pub use replacement::{Extents, Marks, Queue, Stage};
+pub use replacement::{Extents, Marks, Queue, Shortage, Stage, Trial};
 pub use streams::{Direction, Plan, Streams};

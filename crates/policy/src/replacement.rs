@@ -59,7 +59,7 @@ impl Stage {
         let (evicted, rescued) = (evictions.wrapping_sub(self.evictions), rescues.wrapping_sub(self.rescues));
         if evicted >= Stage::LOOK {
             (self.evictions, self.rescues) = (evictions, rescues);
-            if rescued > evicted / 4 {
+            if rescued > evicted / 8 {
                 self.halvings = (self.halvings + 1).min(Stage::MOST);
             } else if rescued < evicted / 32 {
                 self.halvings = self.halvings.saturating_sub(1);
@@ -87,16 +87,66 @@ impl Extents {
     }
 }
 
-/// Which queue the next victim comes from. `turn` counts victims so far.
-pub fn victim(new: u64, hot: u64, turn: u64) -> Queue {
-    if new == 0 {
-        return Queue::Hot;
+/// How the hot pages that were put to the test have fared: while most come back at once, few are tested.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trial {
+    evicted: u64,
+    returned: u64,
+}
+
+impl Trial {
+    /// Pages after which the past counts half.
+    const MEMORY: u64 = 1024;
+
+    /// Takes note of hot pages that were evicted.
+    pub fn evicted(&mut self, pages: u64) {
+        self.evicted += pages;
+        if self.evicted > Trial::MEMORY {
+            (self.evicted, self.returned) = (self.evicted / 2, self.returned / 2);
+        }
     }
-    if hot == 0 {
-        return Queue::New;
+    /// Takes note of such pages that were touched or read again soon.
+    pub fn returned(&mut self, pages: u64) {
+        self.returned += pages;
     }
-    // New pages hold at least an eighth, so that they have time to prove themselves.
-    if new * 8 < new + hot || turn % 8 == 7 { Queue::Hot } else { Queue::New }
+    /// Of how many victims one is a hot page.
+    fn interval(&self) -> u64 {
+        match self.returned * 4 / (self.evicted + 64) {
+            0 => 8,
+            1 => 16,
+            _ => 64,
+        }
+    }
+    /// Which queue the next victim comes from. `turn` counts victims so far.
+    pub fn victim(&self, new: u64, hot: u64, turn: u64) -> Queue {
+        if new == 0 {
+            return Queue::Hot;
+        }
+        if hot == 0 {
+            return Queue::New;
+        }
+        // New pages hold at least an eighth, so that they have time to prove themselves.
+        if new * 8 < new + hot || turn % self.interval() == 7 { Queue::Hot } else { Queue::New }
+    }
+}
+
+/// Whether what is read again was evicted only just now, nearly all of it: memory falls a little short of what is used,
+/// and what lies around such a page, if it went at the same time, will be used again as well.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shortage {
+    /// Share of reads, in 65536ths, the last ones counting most.
+    level: u32,
+}
+
+impl Shortage {
+    /// Takes note of a page that is read again, and whether it went only just now.
+    pub fn read_again(&mut self, soon: bool) {
+        self.level = self.level - self.level / 64 + if soon { 1024 } else { 0 };
+    }
+    /// Whether the pages around it are worth being read along.
+    pub fn is_slight(&self) -> bool {
+        self.level >= 3 << 14
+    }
 }
 
 /// Whether a page that is read again so many evictions after its own belongs to the hot ones: had the resident set
@@ -141,6 +191,20 @@ mod tests {
     }
 
     #[test]
+    fn a_slight_shortage_is_one_where_nearly_all_comes_back_soon() {
+        let mut shortage = Shortage::default();
+        assert!(!shortage.is_slight());
+        for turn in 0..1000 {
+            shortage.read_again(turn % 16 != 0);
+        }
+        assert!(shortage.is_slight());
+        for turn in 0..1000 {
+            shortage.read_again(turn % 2 != 0);
+        }
+        assert!(!shortage.is_slight());
+    }
+
+    #[test]
     fn extents_rise_at_once_and_fall_slowly() {
         let mut extents = Extents::default();
         assert_eq!(extents.pages(), 1);
@@ -155,9 +219,21 @@ mod tests {
 
     #[test]
     fn a_scan_takes_new_pages_first() {
-        let hot = (0..800).filter(|turn| victim(1000, 1000, *turn) == Queue::Hot).count();
-        assert_eq!(hot, 100);
-        assert_eq!(victim(0, 5, 0), Queue::Hot);
-        assert_eq!(victim(5, 0, 7), Queue::New);
+        let mut trial = Trial::default();
+        let hot = |trial: &Trial| (0..6400).filter(|turn| trial.victim(1000, 1000, *turn) == Queue::Hot).count();
+        assert_eq!(hot(&trial), 800);
+        assert_eq!(trial.victim(0, 5, 0), Queue::Hot);
+        assert_eq!(trial.victim(5, 0, 7), Queue::New);
+        // What comes back is left alone, until it no longer does.
+        for _ in 0..1000 {
+            trial.evicted(10);
+            trial.returned(9);
+        }
+        assert_eq!(hot(&trial), 100);
+        assert_eq!(trial.victim(10, 1000, 0), Queue::Hot);
+        for _ in 0..1000 {
+            trial.evicted(10);
+        }
+        assert_eq!(hot(&trial), 800);
     }
 }
