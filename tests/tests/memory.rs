@@ -90,6 +90,22 @@ fn a_tebibyte_touched_here_and_there() {
     outcome.exited(0).paged_within(64 * MIB + TOUCHED, UNMANAGED);
 }
 
+/// One page is touched of an allocation that was driven out: how much of it comes is what `--fetch` says.
+#[test]
+fn how_much_of_an_allocation_comes_at_a_touch() {
+    let case = Case::new("c/fetched.c", &["40", "96"], 80);
+    let Some(program) = case.build() else { return };
+    let percent = |fetch: &str| {
+        let run = Run::of(&program).args(case.arguments).memory(80).option(format!("--fetch={fetch}"));
+        let outcome = run.finish();
+        outcome.exited(0).paged_within(80 * MIB, UNMANAGED);
+        outcome.out().trim().parse::<u32>().expect("a percentage")
+    };
+    assert!(percent("lazy") <= 5);
+    assert!(percent("auto") <= 5);
+    assert!(percent("aggressive") >= 95);
+}
+
 /// What is locked must stay, though it is more than the budget: that is said, and the rest goes on being paged.
 #[test]
 fn more_is_locked_than_the_budget_has() {

@@ -224,6 +224,7 @@ impl<M: Machine> Shard<M> {
         if self.fetch != Fetch::Lazy && !self.quiet {
             self.read_ahead(&plan);
         }
+        self.fetch_all(page);
     }
 
     /// How many pages have been evicted since this one was.
@@ -325,7 +326,7 @@ impl<M: Machine> Shard<M> {
 
     /// Starts reading a run of pages of one block, Stored but for those between that are read for nothing, in as many
     /// pieces as it has in its stores, into frames side by side, so that it can be installed as one.
-    fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
+    pub(crate) fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
         let run = Run { start, pages: pages as u64 };
         let whole = pages == BLOCK_PAGES
             && self.piece_length(start, pages) == pages

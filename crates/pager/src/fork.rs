@@ -47,10 +47,13 @@ impl<M: Machine> Shard<M> {
     /// Evicts until `target` pages are used or nothing moves any more. Returns whether to go on.
     fn balance_to(&mut self, target: u64) -> bool {
         let before = (self.used, self.evictions, self.tags_free, self.count(State::Clean));
+        let fruitless = self.fruitless;
         self.balance();
         self.make_room(0, false);
         let after = (self.used, self.evictions, self.tags_free, self.count(State::Clean));
-        self.used > target && (before != after || self.tags_free < self.tags.len())
+        // A turn may be spent on entries whose pages have gone elsewhere; it counts up until all have been tried.
+        let trying = self.fruitless > fruitless;
+        self.used > target && (before != after || trying || self.tags_free < self.tags.len())
     }
 
     fn staged(&self) -> u64 {
@@ -165,6 +168,7 @@ impl<M: Machine> Shard<M> {
         self.failures = 0;
         self.quiet = false;
         self.unsharing = None;
+        self.errand = None;
         self.unshared = Run { start: Page(0), pages: 0 };
         self.wanted = 0;
         self.counters = counters;

@@ -1,6 +1,6 @@
 //! Reads and writes in flight: how they start, what their ends mean, and what happens when they fail.
 
-use crate::shard::{Fatal, List, Shard};
+use crate::shard::{Fatal, Fetch, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Run, Slot, State, Step, StoreId};
 use ream_sys::memory::Zeroable;
 use ream_sys::{Errno, Machine};
@@ -263,7 +263,7 @@ impl<M: Machine> Shard<M> {
     }
 
     fn arrived(&mut self, frame: Frame, page: Page, pages: u32, wanted: bool) {
-        if wanted {
+        if wanted || self.fetch == Fetch::Aggressive {
             self.install_and_wake((frame, page, pages));
         } else {
             self.queue(List::Ahead, page, pages);

@@ -15,5 +15,6 @@ mod lists;
 mod queue;
 mod shard;
 mod table;
+mod whole;
 
 pub use shard::{Config, Counters, Fatal, Fetch, Progress, Shard};

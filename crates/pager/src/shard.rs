@@ -4,6 +4,7 @@ use crate::frames::Frames;
 use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
+use crate::whole::Errand;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
 use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Slots;
@@ -141,6 +142,8 @@ pub struct Shard<M: Machine> {
     pub(crate) store_full: Option<Errno>,
     pub(crate) failures: u32,
     pub(crate) fetch: Fetch,
+    /// The allocation that is being fetched whole.
+    pub(crate) errand: Option<Errand>,
     /// No eviction: a fork is being prepared.
     pub(crate) quiet: bool,
     /// Pages may be shared with a child that lives or lived.
@@ -208,6 +211,7 @@ impl<M: Machine> Shard<M> {
             store_full: None,
             failures: 0,
             fetch: config.fetch,
+            errand: None,
             quiet: false,
             forked: false,
             wanted: 0,
@@ -522,6 +526,9 @@ impl<M: Machine> Shard<M> {
         self.set_marks();
         if self.pending_len > 0 {
             self.retry_pending();
+        }
+        if self.errand.is_some() && !self.quiet {
+            self.fetch_more();
         }
         let more = !self.quiet && self.balance();
         if self.pending_len > 0 && !more {

@@ -163,6 +163,21 @@ impl Process {
         self.moving.fetch_sub(1, SeqCst);
         returned
     }
+    /// Hands `pages`, at most what it holds, to another entry, past the ledger, where others might take them.
+    pub fn hand_over(&self, ledger: &Ledger, other: &Process, pages: u64) {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let mut held = self.held.load(SeqCst);
+        let handed = loop {
+            let handed = pages.min(held);
+            match self.held.compare_exchange_weak(held, held - handed, SeqCst, SeqCst) {
+                Ok(_) => break handed,
+                Err(now) => held = now,
+            }
+        };
+        other.held.fetch_add(handed, SeqCst);
+        self.moving.fetch_sub(1, SeqCst);
+    }
     /// Counts pages that came under management (positive) or left it.
     pub fn change_managed(&self, ledger: &Ledger, by: i64) {
         let now = self.managed.fetch_add(by, SeqCst) + by;

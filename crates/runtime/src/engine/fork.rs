@@ -149,8 +149,8 @@ pub fn fork_prepare() {
     }
     let held = entry.held_pages();
     if kept.child.is_some() && held > kept.limit {
-        // The child's half, which it takes from the ledger: given back before, so that nothing is booked twice.
-        entry.give_back(session.ledger(), held - kept.limit);
+        // The child's half: it is in its entry before anybody runs who could take it.
+        entry.hand_over(session.ledger(), child, held - kept.limit);
     }
     entry.counters.forks.add(1);
 }

@@ -53,6 +53,31 @@ fn opening_checks_what_it_is() {
 }
 
 #[test]
+fn what_is_handed_to_a_child_never_lies_free_and_comes_back_with_it() {
+    let shared = Shared::with_pages(100);
+    let (session, ledger) = (shared.session, shared.session.ledger());
+    let index = session.claim(id(5), 0).unwrap();
+    let parent = session.process(index).unwrap();
+    assert_eq!(parent.acquire(ledger, 100), 100);
+    let kept = session.expect(index, 0).unwrap();
+    let child = session.process(kept.index).unwrap();
+    parent.hand_over(ledger, child, 60);
+    assert_eq!((parent.held_pages(), child.held_pages(), ledger.free_pages()), (40, 60, 0));
+    assert!(session.adopt(kept, 5, id(6)));
+    assert_eq!(child.held_pages(), 60);
+    assert_eq!(session.release(kept.index), 60);
+    assert_eq!(ledger.free_pages(), 60);
+    // The fork failed.
+    let kept = session.expect(index, 0).unwrap();
+    let child = session.process(kept.index).unwrap();
+    parent.hand_over(ledger, child, 50);
+    assert_eq!((parent.held_pages(), child.held_pages()), (0, 40));
+    session.cancel(kept, 5);
+    assert_eq!(ledger.free_pages(), 100);
+    assert_eq!(ledger.peak_held(), 100);
+}
+
+#[test]
 fn claim_and_release_return_everything() {
     let shared = Shared::with_pages(100);
     let session = shared.session;

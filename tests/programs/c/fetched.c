@@ -1,0 +1,37 @@
+/* Touches one page in the middle of an allocation that lies in the store, waits until nothing more of it comes, and
+ * says how much of it is in RAM then, in percent. Arguments: MiB of the allocation, MiB that drive it out. */
+#include "common.h"
+#include <sys/mman.h>
+
+static size_t in_core(void *memory, size_t bytes, unsigned char *seen)
+{
+	size_t pages = bytes / PAGE, count = 0;
+
+	memory = (void *)((uintptr_t)memory / PAGE * PAGE);
+	must(mincore(memory, bytes, seen) == 0);
+	for (size_t page = 0; page < pages; page++)
+		count += seen[page] & 1;
+	return count;
+}
+
+int main(int argc, char **argv)
+{
+	size_t bytes = argument(argc, argv, 1, 48) * MEGABYTE, others = argument(argc, argv, 2, 96) * MEGABYTE;
+	size_t pages = bytes / PAGE, before, now = 0;
+	uint64_t *a = malloc(bytes), *b = malloc(others);
+	unsigned char *seen = malloc(pages);
+
+	must(a && b && seen);
+	fill(a, bytes / 8, 0, 1);
+	fill(b, others / 8, 7, 1);
+	check(b, others / 8, 7, 1, "others");
+	must(((volatile uint64_t *)a)[pages / 2 * PAGE_WORDS] != 0);
+	do {
+		before = now;
+		usleep(500000);
+		now = in_core(a, bytes, seen);
+	} while (now != before);
+	printf("%zu\n", now * 100 / pages);
+	check(a, bytes / 8, 0, 1, "allocation");
+	return 0;
+}
