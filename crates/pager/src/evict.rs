@@ -59,8 +59,11 @@ impl<M: Machine> Shard<M> {
                 more = true;
                 break;
             }
+            let entries = self.new.len() + self.hot.len();
             match self.cool_one() {
-                // An entry whose pages have gone elsewhere, or that cannot be moved now and waits at the queue's end.
+                // An entry whose pages have gone elsewhere is gone itself.
+                Some(0) if self.new.len() + self.hot.len() < entries => budget -= 1,
+                // One that cannot be moved now waits at the queue's end.
                 Some(0) => {
                     self.fruitless += 1;
                     if self.unsharing.is_some() {

@@ -46,13 +46,14 @@ impl<M: Machine> Shard<M> {
 
     /// Evicts until `target` pages are used or nothing moves any more. Returns whether to go on.
     fn balance_to(&mut self, target: u64) -> bool {
+        let tried = |shard: &Self| (shard.fruitless, shard.new.len() + shard.hot.len());
         let before = (self.used, self.evictions, self.tags_free, self.count(State::Clean));
-        let fruitless = self.fruitless;
+        let (fruitless, entries) = tried(self);
         self.balance();
         self.make_room(0, false);
         let after = (self.used, self.evictions, self.tags_free, self.count(State::Clean));
-        // A turn may be spent on entries whose pages have gone elsewhere; it counts up until all have been tried.
-        let trying = self.fruitless > fruitless;
+        // A turn may be spent on entries whose pages have gone elsewhere, or that cannot be moved: until all were tried.
+        let trying = self.fruitless > fruitless || tried(self).1 < entries;
         self.used > target && (before != after || trying || self.tags_free < self.tags.len())
     }
 

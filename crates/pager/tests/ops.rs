@@ -43,6 +43,16 @@ fn mappings_move_while_their_pages_are_written_back() {
     }
 }
 
+/// Hundreds of queue entries whose pages were discarded lie between those that can be evicted.
+#[test]
+fn a_fork_finds_half_of_the_budget_free() {
+    for seed in 1..10 {
+        let first = [Op::Limit(3500), Op::Map(0, 3000), Op::Map(1, 3000), Op::Walk(1, 0, 1000, 1, true)];
+        let between = [Op::Walk(0, 0, 900, 3, true), Op::Walk(1, 1000, 1900, 1, true), Op::Discard(0, 0, 3000)];
+        play(seed, &[&first[..], &between, &[Op::Prepare]].concat());
+    }
+}
+
 #[test]
 fn what_a_child_reads_is_not_overwritten() {
     for seed in 1..10 {

@@ -52,6 +52,8 @@ pub enum Op {
     Rough(u8),
     /// Fork; whether the test goes on in the child.
     Fork(bool),
+    /// A fork is prepared, and must find half of the budget free; then it does not take place.
+    Prepare,
     /// Every child has ended.
     ChildrenGone,
     /// A stored page changes on the device.
@@ -86,7 +88,7 @@ impl Op {
             Op::Pin(..) | Op::Unpin => 9,
             Op::Limit(..) => 10,
             Op::Rough(..) => 11,
-            Op::Fork(..) | Op::ChildrenGone => 12,
+            Op::Fork(..) | Op::Prepare | Op::ChildrenGone => 12,
             Op::Space(..) | Op::Spoil(..) => 13,
             Op::Corrupt(..) => 14,
             Op::Turns(..) => 15,

@@ -159,6 +159,7 @@ impl World {
             }
             Op::Rough(level) => self.rough(level),
             Op::Fork(child) => self.fork(child),
+            Op::Prepare => self.prepare(),
             Op::ChildrenGone => {
                 self.machine().children_gone();
                 self.shard.thaw();

@@ -61,16 +61,28 @@ impl World {
     }
 
     pub(super) fn fork(&mut self, child: bool) {
-        if self.forks >= 20 {
-            return;
+        if self.forks < 20 && self.prepared() {
+            self.forked(child);
         }
+    }
+
+    pub(super) fn prepare(&mut self) {
+        if self.prepared() {
+            let (used, half) = (self.shard.used(), self.shard.limit() / 2);
+            assert!(used <= half, "{used} pages are used, half of the limit is {half}");
+            self.shard.freeze();
+            self.shard.go_on();
+        }
+    }
+
+    /// Prepares a fork. False when the shard has stopped.
+    fn prepared(&mut self) -> bool {
         for _ in 0..20_000 {
             if self.shard.fatal().is_some() {
-                return;
+                return false;
             }
             if self.shard.prepare_fork(self.shard.limit() / 2) == Progress::Done {
-                self.forked(child);
-                return;
+                return true;
             }
             self.turn();
         }
