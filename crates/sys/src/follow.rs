@@ -265,11 +265,16 @@ mod tests {
         (follower, able)
     }
 
+    /// Whether it has the idle policy while it wakes somebody: not always, since on a busy machine it may starve until
+    /// the guard has taken that away again.
+    fn gives_way(follower: &mut Follower) -> bool {
+        (0..100).any(|_| follower.waking(policy) == 5)
+    }
+
     #[test]
     fn gives_way_only_for_the_moment_of_waking() {
         let (mut follower, able) = ready(false);
-        let seen = follower.waking(policy);
-        assert_eq!(seen, if able { 5 } else { 0 });
+        assert_eq!(gives_way(&mut follower), able);
         assert_eq!(policy(), 0);
         assert!(follower.now.is_some());
         follower.follow(None);
@@ -321,7 +326,7 @@ mod tests {
         });
         assert_eq!(policy(), 0);
         assert_eq!(process::processors().unwrap().count(), 1);
-        assert_eq!(follower.waking(policy), 5);
+        assert!(gives_way(&mut follower));
     }
 
     #[test]
