@@ -151,14 +151,7 @@ impl Process {
     pub fn give_back(&self, ledger: &Ledger, pages: u64) -> u64 {
         self.moving.fetch_add(1, SeqCst);
         ledger.changes.fetch_add(1, SeqCst);
-        let mut held = self.held.load(SeqCst);
-        let returned = loop {
-            let returned = pages.min(held);
-            match self.held.compare_exchange_weak(held, held - returned, SeqCst, SeqCst) {
-                Ok(_) => break returned,
-                Err(now) => held = now,
-            }
-        };
+        let returned = self.let_go(pages);
         ledger.put(returned);
         self.moving.fetch_sub(1, SeqCst);
         returned
@@ -167,16 +160,19 @@ impl Process {
     pub fn hand_over(&self, ledger: &Ledger, other: &Process, pages: u64) {
         self.moving.fetch_add(1, SeqCst);
         ledger.changes.fetch_add(1, SeqCst);
+        other.held.fetch_add(self.let_go(pages), SeqCst);
+        self.moving.fetch_sub(1, SeqCst);
+    }
+    /// Counts off `pages`, at most what it holds; returns how many that were.
+    fn let_go(&self, pages: u64) -> u64 {
         let mut held = self.held.load(SeqCst);
-        let handed = loop {
-            let handed = pages.min(held);
-            match self.held.compare_exchange_weak(held, held - handed, SeqCst, SeqCst) {
-                Ok(_) => break handed,
+        loop {
+            let gone = pages.min(held);
+            match self.held.compare_exchange_weak(held, held - gone, SeqCst, SeqCst) {
+                Ok(_) => return gone,
                 Err(now) => held = now,
             }
-        };
-        other.held.fetch_add(handed, SeqCst);
-        self.moving.fetch_sub(1, SeqCst);
+        }
     }
     /// Counts pages that came under management (positive) or left it.
     pub fn change_managed(&self, ledger: &Ledger, by: i64) {
