@@ -1,6 +1,6 @@
 //! fork, exec and everything built on them, out of programs whose memory is paged.
 
-use ream_tests::Case;
+use ream_tests::{Case, MIB, Run, UNMANAGED};
 
 #[test]
 fn ten_generations_see_what_their_ancestors_wrote() {
@@ -16,6 +16,17 @@ fn a_storm_of_children_some_of_them_killed() {
 #[test]
 fn children_killed_at_birth() {
     Case::new("c/fork_killed.c", &["160"], 48).compare();
+}
+
+/// The half that each fork sets aside for its child comes back when there is none.
+#[test]
+fn forks_that_fail_cost_nothing() {
+    let case = Case::new("c/fork_fails.c", &["160"], 64);
+    let Some(program) = case.build() else { return };
+    let outcome = Run::of(&program).args(case.arguments).memory(case.memory).finish();
+    outcome.exited(0).paged_within(case.memory * MIB, UNMANAGED);
+    let resident: u64 = outcome.out().trim().parse().expect("MiB in RAM");
+    assert!(resident >= 24, "{resident} MiB of data in a budget of 64\n{}", outcome.describe());
 }
 
 #[test]

@@ -33,6 +33,11 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
+pub fn errno() -> c_int {
+    // SAFETY: libc's own variable of this thread.
+    unsafe { __errno_location().read() }
+}
+
 pub fn set_errno(error: c_int) {
     // SAFETY: libc's own variable of this thread.
     unsafe { __errno_location().write(error) };

@@ -4,8 +4,10 @@
 use super::mailbox::Command;
 use super::message::tell;
 use super::{ENGINE, Phase, pager, setup};
+use crate::blocks::{errno, set_errno};
 use crate::lending::LOANS;
 use core::cell::UnsafeCell;
+use core::ffi::c_int;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use ream_page::StoreId;
@@ -38,6 +40,9 @@ struct Kept {
     stores: [Fd; STORES],
     store_count: usize,
     limit: u64,
+    /// The program's errno: it is 0 while the copy is made, and set when that fails, which libc tells its handlers in
+    /// no other way.
+    errno: c_int,
 }
 
 struct Cell(UnsafeCell<Kept>);
@@ -54,6 +59,7 @@ static KEPT: Cell = Cell(UnsafeCell::new(Kept {
     stores: [Fd(-1); STORES],
     store_count: 0,
     limit: 0,
+    errno: 0,
 }));
 
 /// The ancestors' stores that this process reads: descriptors in its pager's table, by store number less one.
@@ -81,6 +87,12 @@ pub fn fork_prepare() {
     let signals = set_signal_mask(SignalSet::ALL);
     // SAFETY: see `Cell`: one fork at a time, and this is its thread.
     let kept = unsafe { &mut *KEPT.0.get() };
+    kept.errno = errno();
+    prepare(kept, signals);
+    set_errno(0);
+}
+
+fn prepare(kept: &mut Kept, signals: SignalSet) {
     kept.signals = signals;
     FORKING.store(true, SeqCst);
     kept.child = None;
@@ -163,6 +175,15 @@ fn child_of(kept: &Kept) -> Expected {
 pub fn fork_parent() {
     // SAFETY: as in `fork_prepare`.
     let kept = unsafe { &mut *KEPT.0.get() };
+    if errno() == 0 {
+        set_errno(kept.errno);
+    } else if let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) {
+        // There is no child: its part of the budget comes back. Its entry stays until it is swept, should somebody else's
+        // handler have set errno, and there be a child all the same.
+        if let Some(child) = kept.child.and_then(|child| session.process(child.index)) {
+            child.hand_over(session.ledger(), entry, u64::MAX);
+        }
+    }
     if let Some(regions) = kept.regions.take() {
         if kept.engaged {
             advise(&regions, Advice::DontFork);
@@ -187,6 +208,7 @@ pub fn fork_parent() {
 pub fn fork_child() {
     // SAFETY: as in `fork_prepare`; the child has this thread only.
     let kept = unsafe { &mut *KEPT.0.get() };
+    set_errno(kept.errno);
     FORKING.store(false, SeqCst);
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
