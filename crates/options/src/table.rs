@@ -256,8 +256,8 @@ pub const OPTIONS: &[Spec] = &[
         value: "AMOUNT",
         default: "auto",
         help: "how much to bring in at a touch",
-        long: "lazy: the extent touched and no more. aggressive: the rest of that allocation too, as far as the \
-               budget allows. auto: what the program's access pattern suggests, with read-ahead.",
+        long: "lazy: the extent touched and no more. aggressive: the rest of that allocation too, the nearest pages \
+               first, up to five eighths of the budget. auto: what the program's access pattern suggests, with read-ahead.",
         variable: "REAM_FETCH",
         in_file: true,
         ..PLAIN

@@ -172,7 +172,7 @@ impl<M: Machine> Shard<M> {
 
     /// The run of staged pages around `page` whose frames lie side by side, inside `extent` and the page's block: first
     /// frame, first page, pages.
-    fn staged_run(&self, page: Page, extent: Run, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
+    pub(crate) fn staged_run(&self, page: Page, extent: Run, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
         let Some(frame) = self.table.word(page).frame() else { return (Frame(0), page, 0) };
         let limits = page.block().run().and(extent);
         let fits = |other: Page, place: Option<u32>| {
@@ -285,6 +285,13 @@ impl<M: Machine> Shard<M> {
         }
     }
 
+    /// Whether there are frames and operations for so many pages that nobody waits for.
+    pub(crate) fn may_read_ahead(&self, pages: u64) -> bool {
+        self.tags_free > SPARE_TAGS
+            && self.count(State::Ahead) + self.count(State::Reading) + pages <= self.marks.ahead
+            && self.free_pages() + self.count(State::Clean) >= self.marks.low / 2 + pages
+    }
+
     fn read_ahead(&mut self, plan: &Plan) {
         for (index, (start, pages)) in plan.ahead().iter().enumerate() {
             let mut at = *start;
@@ -296,11 +303,7 @@ impl<M: Machine> Shard<M> {
                     continue;
                 }
                 let (first, count) = self.stored_run(page, (at, (end - at) as u32));
-                let staged = self.count(State::Ahead) + self.count(State::Reading);
-                if self.tags_free <= SPARE_TAGS
-                    || staged + count as u64 > self.marks.ahead
-                    || self.free_pages() + self.count(State::Clean) < self.marks.low / 2 + count as u64
-                {
+                if !self.may_read_ahead(count as u64) {
                     self.streams.take_back(plan, index);
                     return;
                 }

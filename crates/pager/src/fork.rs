@@ -169,7 +169,7 @@ impl<M: Machine> Shard<M> {
         self.failures = 0;
         self.quiet = false;
         self.unsharing = None;
-        self.errand = None;
+        self.errands = Default::default();
         self.unshared = Run { start: Page(0), pages: 0 };
         self.wanted = 0;
         self.counters = counters;

@@ -4,7 +4,7 @@ use crate::frames::Frames;
 use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
-use crate::whole::Errand;
+use crate::whole::Errands;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
 use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Slots;
@@ -143,7 +143,7 @@ pub struct Shard<M: Machine> {
     pub(crate) failures: u32,
     pub(crate) fetch: Fetch,
     /// The allocation that is being fetched whole.
-    pub(crate) errand: Option<Errand>,
+    pub(crate) errands: Errands,
     /// No eviction: a fork is being prepared.
     pub(crate) quiet: bool,
     /// Pages may be shared with a child that lives or lived.
@@ -211,7 +211,7 @@ impl<M: Machine> Shard<M> {
             store_full: None,
             failures: 0,
             fetch: config.fetch,
-            errand: None,
+            errands: Errands::default(),
             quiet: false,
             forked: false,
             wanted: 0,
@@ -527,10 +527,7 @@ impl<M: Machine> Shard<M> {
         if self.pending_len > 0 {
             self.retry_pending();
         }
-        if self.errand.is_some() && !self.quiet {
-            self.fetch_more();
-        }
-        let more = !self.quiet && self.balance();
+        let more = !self.quiet && self.fetch_more() | self.balance();
         if self.pending_len > 0 && !more {
             self.check_stuck();
         }

@@ -10,105 +10,189 @@ use ream_sys::Machine;
 const PIECE: u32 = 32;
 /// Blocks looked at in one turn.
 const LOOKED: u32 = 64;
-/// Operations kept back for what a thread waits for.
-const SPARE_TAGS: usize = 16;
+/// Allocations fetched at the same time.
+const ERRANDS: usize = 4;
+/// Times that an allocation is gone through at most: what was in RAM may be moved out while the rest comes.
+const PASSES: u32 = 8;
 
-/// An allocation that is being fetched, upwards and downwards in turns.
+/// The allocations that are being fetched: the one touched last has its turn first.
+#[derive(Debug, Default)]
+pub(crate) struct Errands([Option<Errand>; ERRANDS]);
+
+/// An allocation that is being fetched, upwards and downwards in turns, until a pass finds nothing missing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Errand {
+struct Errand {
+    /// The page that was touched.
+    origin: Page,
     /// Next page to look at upwards, and the page above the next one downwards; `None` at the end of the allocation.
     up: Option<Page>,
     down: Option<Page>,
     /// Whether it is the turn of the pages below.
     downwards: bool,
-    /// Pages that may still be read, so that the allocation does not push itself out.
+    /// Pages of it that may be in RAM, so that it does not push itself out, and what is left of them in this pass.
+    most: u64,
     left: u64,
+    /// Whether this pass found something missing.
+    missed: bool,
+    passes: u32,
+}
+
+impl Errand {
+    fn new(origin: Page, most: u64, passes: u32) -> Errand {
+        let (up, down) = (Some(origin), Some(origin));
+        Errand { origin, up, down, downwards: false, most, left: most, missed: false, passes }
+    }
+
+    /// Goes on behind this part, on the other side if there is one; without a part, this side has come to its end.
+    fn pass(&mut self, part: Option<Run>) {
+        if self.downwards {
+            self.down = part.map(|part| part.start);
+            self.downwards = self.up.is_none();
+        } else {
+            self.up = part.map(|part| part.end());
+            self.downwards = self.down.is_some();
+        }
+    }
+
+    /// Takes off pages that are in RAM or will be, of this allocation or of one touched later. Returns what is still to
+    /// be done.
+    fn after(mut self, pages: u64, others: bool) -> Option<Errand> {
+        self.left = self.left.saturating_sub(pages);
+        if others {
+            self.most = self.most.saturating_sub(pages);
+        }
+        if self.left > 0 && (self.up.is_some() || self.down.is_some()) {
+            return Some(self);
+        }
+        let again = self.missed && self.passes > 1 && self.most > 0;
+        again.then(|| Errand::new(self.origin, self.most, self.passes - 1))
+    }
 }
 
 impl<M: Machine> Shard<M> {
-    /// Begins to fetch what lies around a touched page whose content is in a store; the last touch counts.
+    /// Begins to fetch what lies around a touched page whose content is in a store.
     pub(crate) fn fetch_all(&mut self, page: Page) {
         if self.fetch == Fetch::Aggressive {
             // What is staged and under way while whole blocks come takes three eighths.
-            let left = self.limit().saturating_sub(self.fixed()) / 8 * 5;
-            self.errand = Some(Errand { up: Some(page), down: Some(page), downwards: false, left });
-        }
-    }
-
-    /// Goes on fetching, as far as there are frames and operations.
-    pub(crate) fn fetch_more(&mut self) {
-        for _ in 0..LOOKED {
-            let Some(mut errand) = self.errand else { return };
-            let found = if errand.downwards { self.below(&errand) } else { self.above(&errand) };
-            if let Some((_, run)) = found.filter(|(_, run)| run.pages > 0) {
-                if !self.has_frames(run.pages) {
-                    return;
-                }
-                self.read_extent(run.start, run.pages as u32, None);
-                if self.table.word(run.start).state() == State::Stored {
-                    return;
-                }
-                errand.left = errand.left.saturating_sub(run.pages);
+            let most = self.limit().saturating_sub(self.fixed()) / 8 * 5;
+            self.errands.0.rotate_right(1);
+            if let Some(first) = self.errands.0.first_mut() {
+                *first = Some(Errand::new(page, most, PASSES));
             }
-            let next = found.map(|(next, _)| next);
-            *(if errand.downwards { &mut errand.down } else { &mut errand.up }) = next;
-            errand.downwards = if errand.downwards { errand.up.is_none() } else { errand.down.is_some() };
-            let over = errand.left == 0 || errand.up.is_none() && errand.down.is_none();
-            self.errand = Some(errand).filter(|_| !over);
         }
     }
 
-    fn has_frames(&self, pages: u64) -> bool {
-        self.tags_free > SPARE_TAGS
-            && self.count(State::Reading) + pages <= self.marks.ahead
-            && self.free_pages() + self.count(State::Clean) >= self.marks.low / 2 + pages
+    /// Goes on fetching, as far as there are frames and operations. Returns whether there is more to look at at once.
+    pub(crate) fn fetch_more(&mut self) -> bool {
+        for _ in 0..LOOKED {
+            let Some(newest) = self.errands.0.iter().position(Option::is_some) else { return false };
+            let Some(mut errand) = self.errands.0.get(newest).copied().flatten() else { return false };
+            let part = self.part(&errand);
+            if part.is_some_and(|part| !self.fetch_part(part, &mut errand.missed)) {
+                // It has its turn again when something has come or gone.
+                if let Some(place) = self.errands.0.get_mut(newest) {
+                    *place = Some(errand);
+                }
+                return false;
+            }
+            let pages = part.map_or(0, |part| self.keep(part));
+            errand.pass(part);
+            for (index, place) in self.errands.0.iter_mut().enumerate().skip(newest) {
+                let now = if index == newest { Some(errand) } else { *place };
+                *place = now.and_then(|errand| errand.after(pages, index > newest));
+            }
+        }
+        self.errands.0.iter().any(Option::is_some)
     }
 
-    /// Most pages to be read with one request now.
-    fn most(&self, errand: &Errand) -> u64 {
-        let most = if self.has_frames(BLOCK_PAGES as u64) { BLOCK_PAGES } else { PIECE };
-        errand.left.min(most as u64)
+    /// The next part of an allocation: pages of one block, as many as may be read with one request now. `None` at the
+    /// end of the allocation.
+    fn part(&self, errand: &Errand) -> Option<Run> {
+        let near = match errand.downwards {
+            true => Page(errand.down?.0.checked_sub(1)?),
+            false => errand.up?,
+        };
+        if !self.manages(near) {
+            return None;
+        }
+        let block = near.block();
+        let most = if self.may_read_ahead(BLOCK_PAGES as u64) { BLOCK_PAGES } else { PIECE };
+        let most = if self.table.all_zero(block) { BLOCK_PAGES as u64 } else { errand.left.min(most as u64) };
+        let (mut first, mut last) = (near, near);
+        if errand.downwards {
+            while first.0 > block.run().start.0 && last.0 - first.0 + 1 < most && self.manages(Page(first.0 - 1)) {
+                first = Page(first.0 - 1);
+            }
+        } else {
+            while last.plus(1).0 < block.run().end().0 && last.0 - first.0 + 1 < most && self.manages(last.plus(1)) {
+                last = last.plus(1);
+            }
+        }
+        Some(Run { start: first, pages: last.0 - first.0 + 1 })
+    }
+
+    /// Starts reading what this part has in a store. Returns whether all of it is in RAM or on its way.
+    fn fetch_part(&mut self, part: Run, missed: &mut bool) -> bool {
+        let mut next = part.start;
+        while next.0 < part.end().0 {
+            let mut pages = 1;
+            match self.table.word(next).state() {
+                // It cannot be kept before it is written.
+                State::Writing => return false,
+                State::Stored => {
+                    *missed = true;
+                    let extent = (next.0, (part.end().0 - next.0) as u32);
+                    pages = self.run_of(next, extent, |state| state == State::Stored).1;
+                    if !self.fetch_run(next, pages) {
+                        return false;
+                    }
+                }
+                _ => {}
+            }
+            next = next.plus(pages);
+        }
+        true
+    }
+
+    /// Starts reading a run of pages that are in a store, in pieces when no frames side by side are left for all of
+    /// it. Returns whether all are on their way.
+    fn fetch_run(&mut self, start: Page, pages: u32) -> bool {
+        let (mut done, mut piece) = (0, pages);
+        while done < pages && self.may_read_ahead(piece as u64) {
+            let at = start.plus(done);
+            let want = piece.min(pages - done);
+            self.read_extent(at, want, None);
+            if !self.is_stored(at) {
+                done += want;
+            } else if want > 1 {
+                piece = want / 2;
+            } else {
+                return false;
+            }
+        }
+        // Where it lies in more places than there are operations, something is left out.
+        !crate::table::pages(Run { start, pages: pages as u64 }).any(|page| self.is_stored(page))
     }
 
     fn is_stored(&self, page: Page) -> bool {
         self.table.word(page).state() == State::Stored
     }
 
-    /// The next pages upwards that are only in a store, none if the rest of the block has none, and where to go on.
-    /// `None` at the end of the allocation.
-    fn above(&self, errand: &Errand) -> Option<(Page, Run)> {
-        let first = errand.up.filter(|page| self.manages(*page))?;
-        let end = first.block().run().end();
-        if self.table.all_zero(first.block()) {
-            return Some((end, Run { start: end, pages: 0 }));
+    /// Brings the pages of a part back that were moved out but are in RAM still. Returns how many of it are there, or to
+    /// come.
+    fn keep(&mut self, part: Run) -> u64 {
+        if self.table.all_zero(part.start.block()) {
+            return 0;
         }
-        let mut start = first;
-        while start.0 < end.0 && !self.is_stored(start) && self.manages(start) {
-            start = start.plus(1);
+        let mut count = 0;
+        for page in crate::table::pages(part) {
+            let state = self.table.word(page).state();
+            if matches!(state, State::Cooling | State::Clean | State::Ahead) {
+                let run = self.staged_run(page, part, |other| other == state);
+                self.install_and_wake(run);
+            }
+            count += !matches!(state, State::Zero | State::Stored) as u64;
         }
-        let mut next = start;
-        while next.0 < end.0 && next.0 - start.0 < self.most(errand) && self.is_stored(next) {
-            next = next.plus(1);
-        }
-        Some((next, Run { start, pages: next.0 - start.0 }))
-    }
-
-    /// The same downwards.
-    fn below(&self, errand: &Errand) -> Option<(Page, Run)> {
-        let end = errand.down.filter(|page| page.0 > 0 && self.manages(Page(page.0 - 1)))?;
-        let last = Page(end.0 - 1);
-        let first = last.block().run().start;
-        if self.table.all_zero(last.block()) {
-            return Some((first, Run { start: first, pages: 0 }));
-        }
-        let mut end = end;
-        while end.0 > first.0 && !self.is_stored(Page(end.0 - 1)) && self.manages(Page(end.0 - 1)) {
-            end = Page(end.0 - 1);
-        }
-        let mut start = end;
-        while start.0 > first.0 && end.0 - start.0 < self.most(errand) && self.is_stored(Page(start.0 - 1)) {
-            start = Page(start.0 - 1);
-        }
-        Some((start, Run { start, pages: end.0 - start.0 }))
+        count
     }
 }

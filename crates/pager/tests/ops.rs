@@ -6,6 +6,9 @@
 mod common;
 
 use common::ops::{Kind, Op, fuzz, play};
+use common::world::World;
+use ream_page::State;
+use ream_pager::Fetch;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number")))
@@ -50,6 +53,73 @@ fn a_fork_finds_half_of_the_budget_free() {
         let first = [Op::Limit(3500), Op::Map(0, 3000), Op::Map(1, 3000), Op::Walk(1, 0, 1000, 1, true)];
         let between = [Op::Walk(0, 0, 900, 3, true), Op::Walk(1, 1000, 1900, 1, true), Op::Discard(0, 0, 3000)];
         play(seed, &[&first[..], &between, &[Op::Prepare]].concat());
+    }
+}
+
+/// A world after these operations.
+fn lived(seed: u64, limit: u64, fetch: Fetch, ops: &[Op]) -> World {
+    let mut world = World::of(seed, limit, fetch);
+    for op in ops {
+        assert!(world.apply(*op));
+    }
+    world
+}
+
+#[test]
+fn read_ahead_of_a_stream_that_has_ended_is_given_up() {
+    for seed in 1..6 {
+        let both = [Op::Map(0, 2900), Op::Map(1, 2900), Op::Walk(0, 0, 2900, 1, true), Op::Walk(1, 0, 2900, 1, true)];
+        let mut world = lived(seed, 2000, Fetch::Auto, &[&both[..], &[Op::Walk(0, 0, 400, 1, false)]].concat());
+        let ahead = world.shard.count(State::Ahead);
+        assert!(ahead > 50, "{ahead} pages were read ahead");
+        assert!(world.apply(Op::Threads(1, 0, 2900, 4, 1500, 5)));
+        let left = world.shard.count(State::Ahead);
+        assert!(left < ahead / 2, "{left} of {ahead} pages are still there");
+        world.finish();
+    }
+}
+
+/// Random touches, of little more than memory holds and of twice as much.
+#[test]
+fn what_went_together_comes_back_together_when_memory_falls_a_little_short() {
+    let pages_of_a_read = |seed: u64, pages: u16| {
+        let first = [Op::Map(0, pages), Op::Walk(0, 0, pages, 1, true), Op::Walk(0, 0, pages, 1, false)];
+        let mut world = lived(seed, 1500, Fetch::Auto, &first);
+        let before = (world.counters.bytes_in.get(), world.counters.reads.get());
+        assert!(world.apply(Op::Threads(0, 0, pages, 4, 2000, 3)));
+        let reads = world.counters.reads.get() - before.1;
+        let bytes = world.counters.bytes_in.get() - before.0;
+        world.finish();
+        bytes as f64 / 4096.0 / reads as f64
+    };
+    let of_all = |pages| (1..6).map(|seed| pages_of_a_read(seed, pages)).sum::<f64>() / 5.0;
+    let (little, much) = (of_all(1900), of_all(2900));
+    assert!(little > much * 1.15, "{little} pages a read where memory falls a little short, else {much}");
+}
+
+/// Pages of these areas that are read after all of them were touched somewhere, and time to come.
+fn pages_missed(seed: u64, areas: &[(u8, u16)], place: u16) -> u64 {
+    let mut ops: Vec<Op> = areas.iter().flat_map(|(area, pages)| [Op::Map(*area, *pages)]).collect();
+    ops.extend(areas.iter().map(|(area, pages)| Op::Walk(*area, 0, *pages, 1, true)));
+    ops.extend([Op::Map(1, 2900), Op::Walk(1, 0, 2900, 1, true)]);
+    ops.extend(areas.iter().map(|(area, pages)| Op::Walk(*area, place % pages, 10, 1, false)));
+    let mut world = lived(seed, 3000, Fetch::Aggressive, &[&ops[..], &[Op::Turns(3000)]].concat());
+    let before = world.counters.bytes_in.get();
+    for (area, pages) in areas {
+        assert!(world.apply(Op::Walk(*area, 0, *pages, 1, false)));
+    }
+    let bytes = world.counters.bytes_in.get() - before;
+    world.finish();
+    bytes / 4096
+}
+
+#[test]
+fn an_allocation_is_fetched_whole() {
+    for seed in 1..6 {
+        for place in [0, 700, 1390] {
+            assert_eq!(pages_missed(seed, &[(0, 1400)], place), 0, "touched at {place}, seed {seed}");
+            assert_eq!(pages_missed(seed, &[(0, 700), (2, 600)], place), 0, "two touched at {place}, seed {seed}");
+        }
     }
 }
 

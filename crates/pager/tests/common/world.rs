@@ -32,6 +32,7 @@ enum Place {
 
 pub struct World {
     pub shard: Shard<FakeMachine>,
+    pub counters: &'static Counters,
     shape: Shape,
     random: Random,
     areas: [Vec<Place>; AREAS],
@@ -72,12 +73,23 @@ impl World {
         let mut random = Random::new(seed ^ 0x77);
         let limit = if random.one_in(2) { random.between(600, 1500) } else { random.between(1500, 5000) };
         let fetch = [Fetch::Auto, Fetch::Auto, Fetch::Lazy, Fetch::Aggressive][random.below(4) as usize];
+        World::with(seed, random, limit, fetch)
+    }
+
+    /// One with this limit, in pages, that fetches so.
+    pub fn of(seed: u64, limit: u64, fetch: Fetch) -> World {
+        World::with(seed, Random::new(seed), limit, fetch)
+    }
+
+    fn with(seed: u64, random: Random, limit: u64, fetch: Fetch) -> World {
+        let counters = counters();
         let shape = shape(seed, 5000);
         let mut machine = FakeMachine::new(shape);
         machine.script = Script { patience_calls: 300_000, ..Script::calm() };
-        let shard = Shard::new(machine, Config { limit, slots: 1 << 16, fetch }, counters()).expect("memory");
+        let shard = Shard::new(machine, Config { limit, slots: 1 << 16, fetch }, counters).expect("memory");
         World {
             shard,
+            counters,
             shape,
             random,
             areas: Default::default(),
