@@ -60,7 +60,7 @@ test:
 	$(CARGO) test --package ream-calls
 
 blackbox:
-	$(CARGO) test --package ream-tests
+	$(CARGO) test --package ream-tests --no-fail-fast
 
 scripts:
 	shellcheck $(scripts)

@@ -105,6 +105,18 @@ fn how_much_of_an_allocation_comes_at_a_touch() {
     assert!(came[0] <= 5 && came[1] <= 5 && came[2] >= 95, "{came:?} percent came");
 }
 
+/// What is freed leaves the store, and its space goes back to the file system.
+#[test]
+fn the_store_shrinks_when_memory_is_freed() {
+    let case = Case::new("c/store_space.c", &["256"], 64);
+    let Some(program) = case.build() else { return };
+    let outcome = Run::of(&program).args(case.arguments).memory(64).finish();
+    outcome.exited(0).paged_within(64 * MIB, UNMANAGED);
+    let space: Vec<u64> = outcome.out().split_whitespace().map(|word| word.parse().expect("MiB")).collect();
+    assert!(space[0] >= 128, "{} MiB in the store\n{}", space[0], outcome.describe());
+    assert!(space[1] < space[0] / 2, "{} of {} MiB are still taken\n{}", space[1], space[0], outcome.describe());
+}
+
 /// What is locked must stay, though it is more than the budget: that is said, and the rest goes on being paged.
 #[test]
 fn more_is_locked_than_the_budget_has() {

@@ -272,6 +272,7 @@ impl<M: Machine> Shard<M> {
 
     fn write_done(&mut self, tag: u32, op: &Op) {
         self.put_tag(tag);
+        self.tried_again = false;
         self.counters.bytes_out.add_alone(op.pages as u64 * PAGE_BYTES as u64);
         let mut clean: Option<(Page, u32)> = None;
         for (index, at) in op.frames().enumerate() {

@@ -15,6 +15,7 @@ mod lists;
 mod queue;
 mod shard;
 mod table;
+mod turn;
 mod whole;
 
 pub use shard::{Config, Counters, Fatal, Fetch, Progress, Shard};

@@ -4,19 +4,18 @@ use crate::frames::Frames;
 use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
+use crate::turn::{PENDING, Pending};
 use crate::whole::Errands;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
 use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Slots;
-use ream_sys::memory::{MapSlice, Zeroable};
-use ream_sys::{Errno, Event, Machine};
+use ream_sys::memory::MapSlice;
+use ream_sys::{Errno, Machine};
 
 pub use ream_stats::Counters;
 
 /// Pages that a new block of metadata costs: its table entry and the kernel's page table.
 const META_PAGES: u64 = 3;
-/// Faults that may wait for frames; more than threads a process has.
-const PENDING: usize = 1 << 16;
 
 /// What a shard is started with.
 #[derive(Clone, Copy, Debug)]
@@ -72,18 +71,6 @@ pub(crate) enum List {
     Ahead,
 }
 
-/// A fault that waits for a frame.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Pending {
-    page: u64,
-    thread: u32,
-    write: u32,
-}
-
-// SAFETY: needed to keep the waiting list in zeroed mapped memory; all-zero bytes are a valid Pending.
-unsafe impl Zeroable for Pending {}
-
 /// One shard of a process.
 pub struct Shard<M: Machine> {
     pub(crate) machine: M,
@@ -134,12 +121,14 @@ pub struct Shard<M: Machine> {
     /// Eviction has begun and not yet filled the stage.
     pub(crate) tidying: bool,
     /// A thread waits for a frame, and none can be had within the limit.
-    starved: bool,
-    pending: MapSlice<Pending>,
-    pending_head: usize,
+    pub(crate) starved: bool,
+    pub(crate) pending: MapSlice<Pending>,
+    pub(crate) pending_head: usize,
     pub(crate) pending_len: usize,
     pub(crate) reserved: u32,
     pub(crate) store_full: Option<Errno>,
+    /// Whether a full store was tried once more before the program is stopped.
+    pub(crate) tried_again: bool,
     pub(crate) failures: u32,
     pub(crate) fetch: Fetch,
     /// The allocation that is being fetched whole.
@@ -209,6 +198,7 @@ impl<M: Machine> Shard<M> {
             pending_len: 0,
             reserved: 0,
             store_full: None,
+            tried_again: false,
             failures: 0,
             fetch: config.fetch,
             errands: Errands::default(),
@@ -241,7 +231,7 @@ impl<M: Machine> Shard<M> {
     }
 
     /// The marks are shares of what is left beside the pages that must stay.
-    fn set_marks(&mut self) {
+    pub(crate) fn set_marks(&mut self) {
         let room = self.limit.saturating_sub(self.fixed());
         let extent = self.extents.pages();
         let halvings = self.stage.halvings(self.evictions, self.counters.rescues.get());
@@ -270,6 +260,11 @@ impl<M: Machine> Shard<M> {
     /// Pages of those that nothing can be done about: metadata, and pages that must stay.
     pub fn fixed(&self) -> u64 {
         self.charged * META_PAGES + self.table.held_resident()
+    }
+
+    /// Whether the store refused the last write, or had no slot.
+    pub fn store_is_full(&self) -> bool {
+        self.store_full.is_some()
     }
 
     /// Slots of its own store that hold content.
@@ -468,102 +463,6 @@ impl<M: Machine> Shard<M> {
             self.used -= filled as u64;
         }
         self.frames.put_huge_hole(first);
-    }
-
-    /// Takes note of a fault that cannot be served now.
-    pub(crate) fn postpone(&mut self, page: Page, write: bool, thread: u32) {
-        if self.pending_len == PENDING {
-            // The thread faults again and finds the queue shorter.
-            self.machine.wake(Run { start: page, pages: 1 });
-            return;
-        }
-        let place = (self.pending_head + self.pending_len) % PENDING;
-        if let Some(entry) = self.pending.get_mut(place) {
-            *entry = Pending { page: page.0, thread, write: write as u32 };
-            self.pending_len += 1;
-        }
-    }
-
-    fn retry_pending(&mut self) {
-        for _ in 0..self.pending_len {
-            let Some(entry) = self.pending.get(self.pending_head).copied() else { return };
-            self.pending_head = (self.pending_head + 1) % PENDING;
-            self.pending_len -= 1;
-            let before = self.pending_len;
-            self.serve(Page(entry.page), entry.write != 0, entry.thread, true);
-            if self.pending_len > before {
-                // Still no frame: the rest would not find one either.
-                return;
-            }
-        }
-    }
-
-    /// Forgets the waiting faults (a fork's child has none).
-    pub(crate) fn clear_pending(&mut self) {
-        self.pending_len = 0;
-    }
-
-    /// Takes an event from the machine. A fault on a page that is not managed is not the shard's: returns false.
-    pub fn event(&mut self, event: Event) -> bool {
-        match event {
-            Event::Fault { page, write, thread } => {
-                if !self.manages(page) {
-                    return false;
-                }
-                self.counters.faults.add_alone(1);
-                self.serve(page, write, thread, false);
-            }
-            Event::Io { tag, result } => self.io_done(tag, result),
-            Event::Unmapped { run } => self.let_go(run, true),
-            Event::Remapped { from, to, pages } => self.remap(from, to, pages),
-        }
-        true
-    }
-
-    /// One turn of work: serves faults that waited, keeps frames free. Returns whether there is more to do at once.
-    pub fn work(&mut self) -> bool {
-        self.starved = false;
-        self.set_marks();
-        if self.pending_len > 0 {
-            self.retry_pending();
-        }
-        let more = !self.quiet && self.fetch_more() | self.balance();
-        if self.pending_len > 0 && !more {
-            self.check_stuck();
-        }
-        if self.used <= self.limit {
-            self.shared_zeros = 0;
-        }
-        self.counters.peak_resident.raise(self.used - self.shared_zeros.min(self.used));
-        more && self.fatal.is_none()
-    }
-
-    /// A fault waits and nothing is under way that could free a frame: the store is full, or everything is pinned,
-    /// held, or metadata.
-    fn check_stuck(&mut self) {
-        // The helper that unshares pages may itself be the one that waits for a frame.
-        let helpless = self.unsharing.is_some_and(|(_, run)| self.is_waited_for(run)) as usize;
-        let under_way = self.tags_free + helpless < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
-        if !under_way && self.free_pages() == 0 {
-            match self.store_full {
-                Some(errno) => self.fail(Fatal::StoreFull(Some(errno))),
-                None => self.starved = self.barren,
-            }
-        }
-    }
-
-    /// Whether a postponed fault lies in this run.
-    fn is_waited_for(&self, run: Run) -> bool {
-        (0..self.pending_len).any(|index| {
-            let entry = self.pending.get((self.pending_head + index) % PENDING);
-            entry.is_some_and(|entry| run.contains(Page(entry.page)))
-        })
-    }
-
-    /// Whether a thread waits for a frame although nothing more can be evicted: the limit is too low for what must
-    /// stay. Raise it, or the thread waits until something changes.
-    pub fn starved(&self) -> bool {
-        self.starved
     }
 
     /// Counts the metadata of blocks, new and retired ones, against the limit.

@@ -124,6 +124,46 @@ fn an_allocation_is_fetched_whole() {
 }
 
 #[test]
+fn the_space_of_what_is_freed_goes_back_to_the_file_system() {
+    for seed in 1..4 {
+        let areas = [0, 1, 2, 3, 4, 5];
+        let filled = areas.map(|area| [Op::Map(area, 4000), Op::Walk(area, 0, 4000, 1, true)]).concat();
+        let mut world = lived(seed, 1000, Fetch::Auto, &filled);
+        let before = (world.shard.slots_in_use(), world.shard.machine().store_used());
+        for area in &areas[1..] {
+            assert!(world.apply(Op::Unmap(*area, 0, 4000)));
+        }
+        assert!(world.apply(Op::Turns(300)));
+        let freed = before.0 - world.shard.slots_in_use();
+        let given = before.1 - world.shard.machine().store_used();
+        assert!(given as u64 > freed / 2, "{given} of {freed} slots were given back");
+        // And it is had again when it is needed.
+        for op in &filled[2..] {
+            assert!(world.apply(*op));
+        }
+        world.finish();
+    }
+}
+
+#[test]
+fn a_full_store_is_tried_again_before_the_program_is_stopped() {
+    for seed in 1..4 {
+        let mut world = lived(seed, 1000, Fetch::Auto, &[Op::Map(0, 2900)]);
+        world.shard.machine_mut().set_store_slots(1024);
+        let mut at = 0;
+        while at < 2900 && !world.shard.store_is_full() {
+            assert!(world.apply(Op::Walk(0, at, 1, 1, true)));
+            at += 1;
+        }
+        assert!((900..2900).contains(&at), "{at} pages were written when the store was full");
+        world.shard.machine_mut().set_store_slots(1 << 16);
+        assert!(world.apply(Op::Walk(0, at, 2900 - at, 1, true)));
+        assert_eq!(world.shard.fatal(), None);
+        world.finish();
+    }
+}
+
+#[test]
 fn what_a_child_reads_is_not_overwritten() {
     for seed in 1..10 {
         let all = |write| Op::Walk(0, 0, 3000, 1, write);

@@ -9,10 +9,37 @@ use ream_sys::memory::MapSlice;
 const SEGMENT: u32 = 512;
 const WORDS: u32 = SEGMENT / 64;
 const NIL: u32 = u32::MAX;
+/// Free segments that keep their space in any case: 16 MiB.
+const KEPT: u32 = 8;
 
 /// No slot is free below the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotsFull;
+
+/// A stack of segments.
+struct Stack {
+    head: u32,
+    count: u32,
+}
+
+impl Stack {
+    const EMPTY: Stack = Stack { head: NIL, count: 0 };
+
+    fn push(&mut self, next: &mut MapSlice<u32>, segment: u32) {
+        if let Some(link) = next.get_mut(segment as usize) {
+            *link = self.head;
+            self.head = segment;
+            self.count += 1;
+        }
+    }
+
+    fn pop(&mut self, next: &MapSlice<u32>) -> Option<u32> {
+        let segment = self.head;
+        self.head = *next.get(segment as usize)?;
+        self.count -= 1;
+        Some(segment)
+    }
+}
 
 /// All slots of one store file.
 pub struct Slots {
@@ -23,13 +50,16 @@ pub struct Slots {
     limbo: MapSlice<u64>,
     /// Free slots of each segment.
     room: MapSlice<u32>,
-    /// Links of the stack of wholly free segments below the frontier; `NIL` ends it, own index + 1 tags membership.
+    /// Links of the stacks of wholly free segments below the frontier; `NIL` ends one.
     next: MapSlice<u32>,
-    empty_head: u32,
-    empty_count: u32,
+    /// Those with space in the file, and those whose space was given back.
+    empty: Stack,
+    punched: Stack,
     /// Segments that have ever been used: the file's length.
     frontier: u32,
+    /// Most segments there may be now, and by the limit.
     segments: u32,
+    limit: u32,
     /// Segment and slot within it where the next small run is looked for.
     open: u32,
     cursor: u32,
@@ -50,10 +80,11 @@ impl Slots {
             limbo: MapSlice::new(words)?,
             room: MapSlice::new(segments as usize)?,
             next: MapSlice::new(segments as usize)?,
-            empty_head: NIL,
-            empty_count: 0,
+            empty: Stack::EMPTY,
+            punched: Stack::EMPTY,
             frontier: 0,
             segments,
+            limit: segments,
             open: NIL,
             cursor: 0,
             hint: 0,
@@ -81,6 +112,11 @@ impl Slots {
         }
     }
 
+    /// Raises the limit to what it was: the file system may have room again.
+    pub fn grow_again(&mut self) {
+        self.segments = self.limit;
+    }
+
     /// Most slots there may be.
     pub fn limit(&self) -> u32 {
         self.segments * SEGMENT
@@ -94,20 +130,20 @@ impl Slots {
         self.word(slot) >> (slot % 64) & 1 != 0
     }
 
-    fn push_empty(&mut self, segment: u32) {
-        if let Some(link) = self.next.get_mut(segment as usize) {
-            *link = self.empty_head;
-            self.empty_head = segment;
-            self.empty_count += 1;
-        }
+    /// A wholly free segment, one that has space if there is one.
+    fn pop_empty(&mut self) -> Option<u32> {
+        self.empty.pop(&self.next).or_else(|| self.punched.pop(&self.next))
     }
 
-    fn pop_empty(&mut self) -> Option<u32> {
-        let segment = self.empty_head;
-        let next = *self.next.get(segment as usize)?;
-        self.empty_head = next;
-        self.empty_count -= 1;
-        Some(segment)
+    /// A wholly free segment whose space is not needed soon, since a quarter of the file is as free: its space is to
+    /// be given back. It may be handed out again at once.
+    pub fn spare(&mut self) -> Option<(Slot, u32)> {
+        if self.empty.count <= KEPT.max((self.frontier - self.punched.count) / 4) {
+            return None;
+        }
+        let segment = self.empty.pop(&self.next)?;
+        self.punched.push(&mut self.next, segment);
+        Some((Slot(segment * SEGMENT), SEGMENT))
     }
 
     fn extend(&mut self) -> Option<u32> {
@@ -241,7 +277,7 @@ impl Slots {
         if let Some(room) = self.room.get_mut(segment as usize) {
             *room += 1;
             if *room == SEGMENT && segment != self.open {
-                self.push_empty(segment);
+                self.empty.push(&mut self.next, segment);
             }
         }
         if segment == self.open && self.room.get(segment as usize) == Some(&SEGMENT) {
@@ -252,12 +288,6 @@ impl Slots {
     /// Whether the slot's content may be overwritten where it is.
     pub fn may_overwrite(&self, slot: Slot) -> bool {
         !self.frozen_any || self.frozen.get(slot.0 as usize / 64).is_some_and(|word| word >> (slot.0 % 64) & 1 == 0)
-    }
-
-    /// Whether every slot of the segment that holds `slot` is free, so that its space can be given back.
-    pub fn segment_is_free(&self, slot: Slot) -> Option<(Slot, u32)> {
-        let segment = slot.0 / SEGMENT;
-        (self.room.get(segment as usize) == Some(&SEGMENT)).then_some((Slot(segment * SEGMENT), SEGMENT))
     }
 
     /// A fork: what is taken now may be read by another process until [`Slots::thaw`].
@@ -363,6 +393,29 @@ mod tests {
             assert_eq!(slots.in_use(), set.len() as u64);
         }
         assert!(full > 0, "the limit was never reached");
+    }
+
+    #[test]
+    fn space_that_is_not_needed_soon_is_given_back_once() {
+        let mut slots = Slots::new(200 * 512).unwrap();
+        let taken: Vec<Slot> = (0..120).map(|_| slots.take(512).unwrap().0).collect();
+        let free = |slots: &mut Slots, some: &[Slot]| {
+            for segment in some {
+                (0..512).for_each(|index| slots.free(segment.plus(index)));
+            }
+        };
+        free(&mut slots, &taken[..30]);
+        assert_eq!(slots.spare(), None);
+        free(&mut slots, &taken[30..]);
+        let spare: BTreeSet<u32> = core::iter::from_fn(|| slots.spare()).map(|(slot, _)| slot.0).collect();
+        assert_eq!(spare.len(), 120 - 8);
+        // What has space is handed out first, then the rest.
+        let again: Vec<u32> = (0..120).map(|_| slots.take(512).unwrap().0.0).collect();
+        assert!(again[..8].iter().all(|slot| !spare.contains(slot)));
+        assert!(again[8..].iter().all(|slot| spare.contains(slot)));
+        assert_eq!(slots.length(), 120 * 512);
+        free(&mut slots, &taken[..1]);
+        assert_eq!(slots.spare(), None);
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! A turn of the pager: events, faults that waited, and what is done besides; and what to do when nothing can be done.
+
+use crate::shard::{Fatal, Shard};
+use ream_page::{Page, Run, State};
+use ream_sys::memory::Zeroable;
+use ream_sys::{Event, Machine};
+
+/// Faults that may wait for frames; more than threads a process has.
+pub(crate) const PENDING: usize = 1 << 16;
+
+/// A fault that waits for a frame.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Pending {
+    page: u64,
+    thread: u32,
+    write: u32,
+}
+
+// SAFETY: needed to keep the waiting list in zeroed mapped memory; all-zero bytes are a valid Pending.
+unsafe impl Zeroable for Pending {}
+
+impl<M: Machine> Shard<M> {
+    /// Takes note of a fault that cannot be served now.
+    pub(crate) fn postpone(&mut self, page: Page, write: bool, thread: u32) {
+        if self.pending_len == PENDING {
+            // The thread faults again and finds the queue shorter.
+            self.machine.wake(Run { start: page, pages: 1 });
+            return;
+        }
+        let place = (self.pending_head + self.pending_len) % PENDING;
+        if let Some(entry) = self.pending.get_mut(place) {
+            *entry = Pending { page: page.0, thread, write: write as u32 };
+            self.pending_len += 1;
+        }
+    }
+
+    fn retry_pending(&mut self) {
+        for _ in 0..self.pending_len {
+            let Some(entry) = self.pending.get(self.pending_head).copied() else { return };
+            self.pending_head = (self.pending_head + 1) % PENDING;
+            self.pending_len -= 1;
+            let before = self.pending_len;
+            self.serve(Page(entry.page), entry.write != 0, entry.thread, true);
+            if self.pending_len > before {
+                // Still no frame: the rest would not find one either.
+                return;
+            }
+        }
+    }
+
+    /// Forgets the waiting faults (a fork's child has none).
+    pub(crate) fn clear_pending(&mut self) {
+        self.pending_len = 0;
+    }
+
+    /// Takes an event from the machine. A fault on a page that is not managed is not the shard's: returns false.
+    pub fn event(&mut self, event: Event) -> bool {
+        match event {
+            Event::Fault { page, write, thread } => {
+                if !self.manages(page) {
+                    return false;
+                }
+                self.counters.faults.add_alone(1);
+                self.serve(page, write, thread, false);
+            }
+            Event::Io { tag, result } => self.io_done(tag, result),
+            Event::Unmapped { run } => self.let_go(run, true),
+            Event::Remapped { from, to, pages } => self.remap(from, to, pages),
+        }
+        true
+    }
+
+    /// One turn of work: serves faults that waited, keeps frames free. Returns whether there is more to do at once.
+    pub fn work(&mut self) -> bool {
+        self.starved = false;
+        self.set_marks();
+        if self.pending_len > 0 {
+            self.retry_pending();
+        }
+        let mut more = !self.quiet && self.fetch_more() | self.balance() | self.give_space_back();
+        if self.pending_len > 0 && !more {
+            more = self.check_stuck();
+        }
+        if self.used <= self.limit {
+            self.shared_zeros = 0;
+        }
+        self.counters.peak_resident.raise(self.used - self.shared_zeros.min(self.used));
+        more && self.fatal.is_none()
+    }
+
+    /// Gives the space of some free slots back to the file system, where many are free. Returns whether there are more.
+    fn give_space_back(&mut self) -> bool {
+        const AT_ONCE: u32 = 4;
+        for _ in 0..AT_ONCE {
+            if self.threads_waiting() > 0 {
+                return false;
+            }
+            let Some((slot, pages)) = self.slots.spare() else { return false };
+            self.machine.punch(slot, pages);
+        }
+        true
+    }
+
+    /// A fault waits and nothing is under way that could free a frame: the store is full, or everything is pinned,
+    /// held, or metadata. Returns whether there is more to be done at once: a full store is tried once more, since the
+    /// file system may have room by now.
+    fn check_stuck(&mut self) -> bool {
+        // The helper that unshares pages may itself be the one that waits for a frame.
+        let helpless = self.unsharing.is_some_and(|(_, run)| self.is_waited_for(run)) as usize;
+        let under_way = self.tags_free + helpless < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
+        if !under_way && self.free_pages() == 0 {
+            match self.store_full {
+                Some(_) if !self.tried_again => {
+                    self.tried_again = true;
+                    self.store_full = None;
+                    self.slots.grow_again();
+                    return true;
+                }
+                Some(errno) => self.fail(Fatal::StoreFull(Some(errno))),
+                None => self.starved = self.barren,
+            }
+        }
+        false
+    }
+
+    /// Whether a postponed fault lies in this run.
+    fn is_waited_for(&self, run: Run) -> bool {
+        (0..self.pending_len).any(|index| {
+            let entry = self.pending.get((self.pending_head + index) % PENDING);
+            entry.is_some_and(|entry| run.contains(Page(entry.page)))
+        })
+    }
+
+    /// Whether a thread waits for a frame although nothing more can be evicted: the limit is too low for what must
+    /// stay. Raise it, or the thread waits until something changes.
+    pub fn starved(&self) -> bool {
+        self.starved
+    }
+}
