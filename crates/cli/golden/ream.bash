@@ -1,7 +1,7 @@
 # Completions of ream for bash, made from the table of options by "ream completions bash".
 _ream() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-    local command="" options="--help --version" words="run doctor bench completions man help" index word
+    local command="" options="--help --version" words="run doctor status bench completions man help" index word
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         word="${COMP_WORDS[index]}"
@@ -13,19 +13,20 @@ _ream() {
         # The program begins after its options: from there on its own completions are used.
         case "$word" in
         --) ((index++)) ;;
-        --engine | --fetch | --io | --log | --memory | --pager-cpus | --store | --store-limit | --threshold | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        --engine | --fetch | --io | --log | --memory | --pager-cpus | --pages | --store | --store-limit | --threshold | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
         = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
         esac
         declare -F _command_offset >/dev/null && _command_offset "$index"
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --no-exec-inherit --pager-cpus --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --pages --no-exec-inherit --pager-cpus --help -h" words="" ;;
         doctor) options="--store -s --json --help -h" words="" ;;
+        status) options="--json --all --help -h" words="" ;;
         bench) options="--help -h" words="paging fits malloc" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
-        help) options="--help -h" words="run doctor bench completions man" ;;
+        help) options="--help -h" words="run doctor status bench completions man" ;;
     esac
     [[ $current != = ]] || current=""
     [[ $previous != = ]] || previous="${COMP_WORDS[COMP_CWORD - 2]}"
@@ -38,6 +39,7 @@ _ream() {
         --engine) mapfile -t COMPREPLY < <(compgen -W "auto move copy usermode" -- "$current"); return ;;
         --io) mapfile -t COMPREPLY < <(compgen -W "auto uring threads" -- "$current"); return ;;
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
+        --pages) mapfile -t COMPREPLY < <(compgen -W "auto small huge" -- "$current"); return ;;
         --pager-cpus) COMPREPLY=(); return ;;
     esac
     if [[ $current == -* ]]; then

@@ -1,10 +1,11 @@
 # Completions of ream for fish, made from the table of options by "ream completions fish".
 complete -c ream -f
-set -l commands run doctor bench completions man help
+set -l commands run doctor status bench completions man help
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -s h -l help -d 'print help'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'print the version'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a run -d 'run a program within a memory budget'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a doctor -d 'say what this machine offers, and how to mend what it lacks'
+complete -c ream -n "not __fish_seen_subcommand_from $commands" -a status -d 'show on which pages a running program's memory lies'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a bench -d 'measure Ream against the raw device, kernel swap and RAM'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a completions -d 'print completions for a shell'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a man -d 'print the man page'
@@ -18,6 +19,7 @@ complete -c ream -n "__fish_seen_subcommand_from run" -l log -x -a 'error warn i
 complete -c ream -n "__fish_seen_subcommand_from run" -l engine -x -a 'auto move copy usermode' -d 'how pages come and go'
 complete -c ream -n "__fish_seen_subcommand_from run" -l io -x -a 'auto uring threads' -d 'how the store is read and written'
 complete -c ream -n "__fish_seen_subcommand_from run" -l fetch -x -a 'auto lazy aggressive' -d 'how much to bring in at a touch'
+complete -c ream -n "__fish_seen_subcommand_from run" -l pages -x -a 'auto small huge' -d 'size of the pages that the program\'s memory is given'
 complete -c ream -n "__fish_seen_subcommand_from run" -l no-exec-inherit -d 'programs that the program starts run without Ream'
 complete -c ream -n "__fish_seen_subcommand_from run" -l pager-cpus -x -d 'processors on which Ream\'s own threads may run'
 complete -c ream -n "__fish_seen_subcommand_from run" -s h -l help -d 'print help'
@@ -25,10 +27,13 @@ complete -c ream -n "__fish_seen_subcommand_from run" -x -a '(__fish_complete_su
 complete -c ream -n "__fish_seen_subcommand_from doctor" -s s -l store -x -a '(__fish_complete_directories)' -d 'where pages go that do not fit; may be repeated'
 complete -c ream -n "__fish_seen_subcommand_from doctor" -l json -d 'print the findings as JSON'
 complete -c ream -n "__fish_seen_subcommand_from doctor" -s h -l help -d 'print help'
+complete -c ream -n "__fish_seen_subcommand_from status" -l json -d 'print the findings as JSON'
+complete -c ream -n "__fish_seen_subcommand_from status" -l all -d 'list every process that may be looked at'
+complete -c ream -n "__fish_seen_subcommand_from status" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -a 'paging fits malloc'
 complete -c ream -n "__fish_seen_subcommand_from completions" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from completions" -a 'bash zsh fish'
 complete -c ream -n "__fish_seen_subcommand_from man" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from help" -s h -l help -d 'print help'
-complete -c ream -n "__fish_seen_subcommand_from help" -a 'run doctor bench completions man'
+complete -c ream -n "__fish_seen_subcommand_from help" -a 'run doctor status bench completions man'

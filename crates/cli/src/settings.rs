@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, nearest};
 use ream_options::{
-    ENGINES, FETCHES, IO, Kind, LEVELS, Memory, OPTIONS, Processors, Spec, find, parse_memory, parse_size,
+    ENGINES, FETCHES, IO, Kind, LEVELS, Memory, OPTIONS, PAGES, Processors, Spec, find, parse_memory, parse_size,
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -80,6 +80,8 @@ pub struct Settings {
     pub io: u32,
     /// Place in [`FETCHES`].
     pub fetch: u32,
+    /// Place in [`PAGES`].
+    pub pages: u32,
     /// Whether programs executed by the program run under Ream too.
     pub exec_inherit: bool,
     /// Processors for pager threads.
@@ -116,6 +118,7 @@ impl Settings {
             engine: 0,
             io: 0,
             fetch: 0,
+            pages: 0,
             exec_inherit: true,
             pager_cpus: None,
             shards: 0,
@@ -175,6 +178,7 @@ impl Settings {
             ("engine", ENGINES, &mut settings.engine),
             ("io", IO, &mut settings.io),
             ("fetch", FETCHES, &mut settings.fetch),
+            ("pages", PAGES, &mut settings.pages),
         ] {
             if let Some(given) = layers.last(name) {
                 *place = given.place_of(given.word()?, words)?;

@@ -13,9 +13,14 @@ use crate::{Engine, Kind, placing};
 const CHUNK_BYTES: usize = 64 << 20;
 
 /// The first bytes carved keep small pages: a program with a small heap would only clear large ones in vain.
-const PLAIN_BYTES: usize = 16 << 20;
+const PLAIN_BYTES: usize = 4 << 20;
+
+/// When the heap has grown to this they get large pages as well. That takes 2 ms, most of it for one call of the kernel
+/// however much is to be done.
+const LARGE_HEAP: usize = 32 << 20;
 
 /// Where the next extent is carved.
+#[derive(Clone, Copy)]
 struct Cursor {
     next: usize,
     end: usize,
@@ -57,6 +62,9 @@ impl<E: Engine> Chunks<E> {
         };
         cursor.next = start + bytes;
         cursor.carved += bytes;
+        if E::in_session() {
+            outgrow(&mut cursor);
+        }
         E::add(Run::inside(start, bytes), Kind::Small);
         Some(start)
     }
@@ -66,9 +74,14 @@ impl<E: Engine> Chunks<E> {
         self.cursor.lock().carved
     }
 
-    /// The process has joined a session: the present chunk asks for large pages like those to come.
-    pub fn join_session(&self) {
-        want_large_pages(&self.cursor.lock());
+    /// The process has joined a session: the present chunk asks for large pages like those to come; from its first
+    /// byte on with `all`.
+    pub fn join_session(&self, all: bool) {
+        let mut cursor = self.cursor.lock();
+        if all {
+            cursor.plain.1 = 0;
+        }
+        want_large_pages(&cursor);
     }
 
     /// Takes the lock for the duration of a fork, so that it is free in the child.
@@ -95,7 +108,7 @@ fn map_chunk<E: Engine>(cursor: &mut Cursor, least: usize) -> Option<()> {
     // Under a tight limit on address space the least will do.
     let (start, length) = map(length).or_else(|| map(least.next_multiple_of(PAGE_BYTES)))?;
     let plain = if cursor.end == 0 { PLAIN_BYTES.min(length) } else { 0 };
-    *cursor = Cursor { next: start, end: start + length, plain: (start, plain), carved: cursor.carved };
+    *cursor = Cursor { next: start, end: start + length, plain: (start, plain), ..*cursor };
     if session {
         want_large_pages(cursor);
     }
@@ -107,6 +120,19 @@ fn want_large_pages(cursor: &Cursor) {
     if start < cursor.end {
         // SAFETY: advice loses nothing.
         let _ = unsafe { memory::advise(start, cursor.end - start, Advice::HugePage) };
+    }
+}
+
+/// Gives what kept small pages large ones, once the heap is large.
+fn outgrow(cursor: &mut Cursor) {
+    let (start, bytes) = cursor.plain;
+    if bytes > 0 && cursor.carved > LARGE_HEAP {
+        cursor.plain.1 = 0;
+        // SAFETY: advice loses nothing, and the content stays. Where it cannot be done now, the kernel may do it later.
+        unsafe {
+            let _ = memory::advise(start, bytes, Advice::HugePage);
+            let _ = memory::advise(start, bytes, Advice::Collapse);
+        }
     }
 }
 

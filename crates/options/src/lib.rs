@@ -11,4 +11,4 @@ mod value;
 pub use processors::{Processors, ProcessorsError};
 pub use size::{SizeError, parse_size, show_size};
 pub use table::{COMMANDS, Command, Kind, OPTIONS, Spec, command, find, options_of};
-pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, parse_memory};
+pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, PAGES, parse_memory};

@@ -1,6 +1,6 @@
 //! The table: every option and command of `ream`, once.
 
-use crate::value::{ENGINES, FETCHES, IO};
+use crate::value::{ENGINES, FETCHES, IO, PAGES};
 
 /// What values an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +94,17 @@ pub const COMMANDS: &[Command] = &[
         words: &[],
     },
     Command {
+        name: "status",
+        usage: "[PID] [OPTION]...",
+        help: "show on which pages a running program's memory lies",
+        long: "Shows for each region of process PID, heap, static data, stacks, code, shared memory and files, how much \
+               of it is in RAM, and how much of that on pages of 2 MiB and of 1 GiB; and how many TLB entries it takes \
+               to reach all of it. Regions with less than 2 MiB in RAM are summed up. Without PID, lists the \
+               programs that run under Ream, with --all everybody's processes that may be looked at.\n\n\
+               The exit status is 0, and 1 when no process was found.",
+        words: &[],
+    },
+    Command {
         name: "bench",
         usage: "paging|fits|malloc [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
@@ -123,7 +134,7 @@ pub const COMMANDS: &[Command] = &[
         usage: "[COMMAND]",
         help: "explain a command and its options",
         long: "Explains a command and its options at length; without COMMAND, lists the commands.",
-        words: &["run", "doctor", "bench", "completions", "man"],
+        words: &["run", "doctor", "status", "bench", "completions", "man"],
     },
 ];
 
@@ -263,6 +274,19 @@ pub const OPTIONS: &[Spec] = &[
         ..PLAIN
     },
     Spec {
+        name: "pages",
+        kind: Kind::Choice(PAGES),
+        value: "SIZE",
+        default: "auto",
+        help: "size of the pages that the program's memory is given",
+        long: "auto: large pages (2 MiB) for the heap, mappings and static arrays of 2 MiB or more, and for deep \
+               stacks. huge: stacks from their first page on, too. small: 4 KiB pages only. ream status shows what a \
+               program has.",
+        variable: "REAM_PAGES",
+        in_file: true,
+        ..PLAIN
+    },
+    Spec {
         name: "no-exec-inherit",
         help: "programs that the program starts run without Ream",
         long: "Programs that the program starts by exec run without Ream. By default they belong to the session and \
@@ -296,7 +320,14 @@ pub const OPTIONS: &[Spec] = &[
         name: "json",
         help: "print the findings as JSON",
         long: "Prints the findings as JSON.",
-        commands: &["doctor"],
+        commands: &["doctor", "status"],
+        ..PLAIN
+    },
+    Spec {
+        name: "all",
+        help: "list every process that may be looked at",
+        long: "Lists every process that may be looked at, not only those that run under Ream.",
+        commands: &["status"],
         ..PLAIN
     },
     Spec {
@@ -304,7 +335,7 @@ pub const OPTIONS: &[Spec] = &[
         short: Some('h'),
         help: "print help",
         long: "Prints help.",
-        commands: &["", "run", "doctor", "bench", "completions", "man", "help"],
+        commands: &["", "run", "doctor", "status", "bench", "completions", "man", "help"],
         ..PLAIN
     },
     Spec {

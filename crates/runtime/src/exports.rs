@@ -1,8 +1,8 @@
 //! Every symbol that libream.so exports, and nothing else: names and types are libc's, the work is done elsewhere.
 
 use crate::blocks::{self, set_errno};
-use crate::{advice, holds, lending, maps, references};
-use core::ffi::{c_int, c_void};
+use crate::{advice, holds, lending, maps, references, stacks};
+use core::ffi::{c_int, c_ulong, c_void};
 use ream_sys::Errno;
 use ream_sys::loans::Chain;
 
@@ -304,4 +304,19 @@ pub extern "C" fn ream_take_back(chain: u32) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_keep(address: usize, bytes: usize) {
     lending::keep(address, bytes);
+}
+
+/// pthread_create(3): the thread's stack comes to lie on large pages.
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut c_ulong,
+    attributes: *const c_void,
+    start: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { stacks::create(thread, attributes, start, argument) }
 }

@@ -29,9 +29,9 @@ pub fn in_session() -> bool {
 }
 
 /// From now on mappings are made without reserve and ask for large pages.
-pub fn join_session() {
+pub fn join_session(large_from_the_start: bool) {
     STAGE.store(JOINED, Ordering::Relaxed);
-    CHUNKS.join_session();
+    CHUNKS.join_session(large_from_the_start);
 }
 
 /// The program runs without a session.

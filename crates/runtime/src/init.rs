@@ -3,7 +3,7 @@
 
 use crate::regions::Kind;
 use crate::user::User;
-use crate::{blocks, engine, fork, heap, identity, lending, maps, say, statics};
+use crate::{blocks, engine, fork, heap, identity, lending, maps, say, stacks, statics};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ream_stats::{Refused, Report, Session, Summary};
@@ -45,7 +45,8 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         blocks::set_large_from(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
         engine::forget(Kind::Small);
     }
-    heap::join_session();
+    heap::join_session(config.pages() == ream_stats::Pages::Transparent);
+    stacks::begin(config.pages());
     engine::start(session, index);
     statics::manage();
     if config.exec_inherit == 0 {

@@ -34,6 +34,7 @@ pub const MADV_DOFORK: usize = 11;
 pub const MADV_HUGEPAGE: usize = 14;
 pub const MADV_POPULATE_WRITE: usize = 23;
 pub const MADV_DONTNEED_LOCKED: usize = 24;
+pub const MADV_COLLAPSE: usize = 25;
 pub const MADV_GUARD_INSTALL: usize = 102;
 
 pub const ENOMEM: Errno = Errno(12);

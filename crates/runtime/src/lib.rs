@@ -19,6 +19,7 @@ mod maps;
 mod references;
 mod regions;
 mod say;
+mod stacks;
 mod statics;
 mod user;
 

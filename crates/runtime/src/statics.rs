@@ -3,7 +3,6 @@
 
 use crate::engine;
 use crate::kernel::{MADV_HUGEPAGE, madvise};
-use crate::maps::LARGE_FROM;
 use crate::regions::Kind;
 use core::ffi::{c_char, c_int, c_void};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Run};
@@ -112,7 +111,8 @@ fn take(parts: Parts) {
 }
 
 fn add(run: Run) {
-    if run.bytes() >= LARGE_FROM {
+    // A block that begins in .data and ends in .bss stays on small pages: its first half is touched already.
+    if run.start.address().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES <= run.end().address() {
         // SAFETY: advice loses nothing.
         let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
     }

@@ -40,6 +40,8 @@ pub enum Advice {
     WipeOnFork = 18,
     /// Fault pages in for writing; makes pages shared with a forked child ours alone.
     PopulateWrite = 23,
+    /// Makes a block that is in RAM one large page now (Linux 6.1).
+    Collapse = 25,
 }
 
 const MAP_SHARED: usize = 1;
