@@ -51,6 +51,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
                 }
                 continue;
             }
+            // Nobody else's options follow.
+            Some(Arg::Value(word)) if command != "run" => {
+                rest.push(word);
+                continue;
+            }
             Some(Arg::Value(word)) => {
                 rest.push(word);
                 rest.extend(parser.raw_args().map_err(|error| Failure::new(error.to_string()))?);
@@ -122,6 +127,13 @@ mod tests {
         assert_eq!(arguments.rest, ["prog"]);
         let arguments = taken("run --summary=out.json prog").unwrap();
         assert_eq!(arguments.flags[0].text.as_deref(), Some("out.json".as_ref()));
+    }
+
+    #[test]
+    fn options_of_other_commands_may_follow_their_arguments() {
+        let arguments = taken("status 77 --json").unwrap();
+        assert_eq!(arguments.rest, ["77"]);
+        assert!(arguments.has("json").unwrap());
     }
 
     #[test]

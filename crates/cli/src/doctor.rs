@@ -114,7 +114,7 @@ fn as_json(findings: &[Finding], engine: &str, io: &str) -> String {
 }
 
 /// A string of JSON.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

@@ -14,6 +14,7 @@ mod place;
 mod program;
 mod run;
 mod settings;
+mod status;
 
 use failure::{Failure, OWN, nearest};
 use settings::{Given, Settings};
@@ -58,6 +59,10 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
             no_more(&arguments.rest)?;
             let json = arguments.has("json")?;
             let (text, status) = doctor::report(&settle("doctor", arguments.flags)?, json)?;
+            print(&text).map(|_| status)
+        }
+        "status" => {
+            let (text, status) = status::report(&arguments.rest, arguments.has("all")?, arguments.has("json")?)?;
             print(&text).map(|_| status)
         }
         "help" => help(&arguments.rest),

@@ -333,3 +333,46 @@ pub fn replace_standard_error(file: &std::fs::File) {
     // SAFETY: both descriptors live; number 2 belongs to nobody in particular.
     unsafe { libc::dup2(file.as_raw_fd(), 2) };
 }
+
+/// What the processor says of itself: the registers eax, ebx, ecx and edx for a leaf. `None` on other processors.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub fn cpuid(leaf: u32, part: u32) -> Option<[u32; 4]> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 processor has the instruction. (Newer compilers know that.)
+        #[allow(unused_unsafe)]
+        let answer = unsafe { std::arch::x86_64::__cpuid_count(leaf, part) };
+        Some([answer.eax, answer.ebx, answer.ecx, answer.edx])
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+/// Begins to count events of a thread on any processor: perf_event_open(2) with this type and configuration, in user
+/// space only.
+pub fn count_events(thread: u32, kind: u32, config: u64) -> io::Result<OwnedFd> {
+    // struct perf_event_attr in its first version: type, size, config, five numbers that stay zero, flags in the sixth
+    // word, three more.
+    const SIZE: usize = 64;
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+    const CLOSE_ON_EXEC: libc::c_long = 1 << 3;
+    let mut attributes = [0u64; SIZE / 8];
+    attributes[0] = u64::from(kind) | (SIZE as u64) << 32;
+    attributes[1] = config;
+    attributes[5] = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR;
+    // SAFETY: the attributes live through the call and say how long they are.
+    owned(unsafe {
+        let (anywhere, no_group) = (-1 as libc::c_long, -1 as libc::c_long);
+        let thread = libc::c_long::from(thread as libc::pid_t);
+        libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), thread, anywhere, no_group, CLOSE_ON_EXEC)
+    })
+}
+
+/// What a counter has counted.
+pub fn read_count(counter: &OwnedFd) -> io::Result<u64> {
+    let mut count = 0u64;
+    // SAFETY: room for the number.
+    let read = unsafe { libc::read(counter.as_raw_fd(), (&raw mut count).cast(), 8) };
+    checked(read as libc::c_long).map(|_| count)
+}

@@ -1,0 +1,130 @@
+//! On which pages a program's memory lies, and what `ream status` says about it.
+
+use ream_tests::{Build, Case, Outcome, Run, build, ream_binary, skip};
+use std::process::Command;
+
+/// Runs the program that looks at its own pages; `None`, loudly, where that is not possible.
+fn coverage(flags: &[&str], pages: &str) -> Option<Outcome> {
+    let case = Case { flags, ..Case::new("c/coverage.c", &[], 4096) };
+    let program = case.build()?;
+    let outcome = Run::of(&program).memory(case.memory).option(format!("--pages={pages}")).finish();
+    if outcome.status.code() == Some(77) {
+        skip("coverage", &outcome.err());
+        return None;
+    }
+    outcome.exited(0);
+    Some(outcome)
+}
+
+/// Name, whole blocks, those on large pages, KiB in RAM, those on large pages.
+fn rows(outcome: &Outcome) -> Vec<(String, [u64; 4])> {
+    let row = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next().expect("a name").to_owned();
+        (name, core::array::from_fn(|_| words.next().expect("four numbers").parse().expect("a number")))
+    };
+    outcome.out().lines().map(row).collect()
+}
+
+/// The kernel gives large pages only where it is allowed to.
+fn allowed() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let allowed = ["[always]", "[madvise]"].iter().any(|word| setting.contains(word));
+    if !allowed {
+        skip("large pages", "transparent_hugepage/enabled is neither always nor madvise");
+    }
+    allowed
+}
+
+fn everything_is_large(flags: &[&str], pages: &str) {
+    if !allowed() {
+        return;
+    }
+    let Some(outcome) = coverage(flags, pages) else { return };
+    let rows = rows(&outcome);
+    assert_eq!(rows.len(), 13, "{}", outcome.describe());
+    for (name, [blocks, large, resident, on_large]) in rows {
+        let where_ = format!("{name}, --pages={pages}, {flags:?}: {}", outcome.out());
+        // Under auto a stack's uppermost blocks may keep small pages: most threads never leave them.
+        let spared = u64::from(pages == "auto" && name.starts_with("stack"));
+        assert!((large + spared) * 100 >= blocks * 95, "{where_}");
+        // Where Ream chose the address, and where ends do not count.
+        if name.starts_with("heap") || name == "bss_64m" {
+            assert!(on_large * 100 >= resident * 95, "{where_}");
+        }
+    }
+}
+
+#[test]
+fn heap_static_data_and_stacks_lie_on_large_pages() {
+    everything_is_large(&[], "auto");
+}
+
+#[test]
+fn also_in_a_program_at_a_fixed_place() {
+    everything_is_large(&["-no-pie", "-fno-pie"], "auto");
+}
+
+#[test]
+fn stacks_from_their_first_page_on_when_asked_for() {
+    everything_is_large(&[], "huge");
+}
+
+#[test]
+fn none_where_small_ones_are_asked_for() {
+    let Some(outcome) = coverage(&[], "small") else { return };
+    for (name, [.., on_large]) in rows(&outcome) {
+        assert_eq!(on_large, 0, "{name}: {}", outcome.describe());
+    }
+}
+
+/// Threads made and ended in numbers, with all kinds of stacks, and forks among them.
+#[test]
+fn threads_with_all_kinds_of_stacks() {
+    for pages in ["auto", "huge", "small"] {
+        let case = Case::new("c/stacks.c", &[], 256);
+        let Some(program) = case.build() else { return };
+        let plain = Run::of(&program).finish();
+        plain.exited(0);
+        Run::of(&program).memory(case.memory).option(format!("--pages={pages}")).finish().same_as(&plain);
+    }
+}
+
+#[test]
+fn status_tells_what_a_running_program_has() {
+    let Build::Ready(program) = build("c/endless.c", &[]) else {
+        return skip("c/endless.c", "no compiler");
+    };
+    let running = Run::of(program).arg("256").memory(64).start();
+    running.until_resident(40);
+    let pid = *running.processes().iter().min().expect("a process");
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(ream_binary()).arg("status").args(arguments).output().expect("running ream status");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output)
+    };
+    let paged = || {
+        let (text, output) = ask(&[&pid.to_string()]);
+        assert!(output.status.success(), "{output:?}");
+        Some(text).filter(|text| text.contains("paged"))
+    };
+    let mut tries = 0..400;
+    let text = loop {
+        match paged() {
+            Some(text) => break text,
+            None => assert!(tries.next().is_some(), "it is not paged"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    };
+    for words in ["heap", "main stack", "code", "staging", "TLB: ", "on large pages"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (json, _) = ask(&[&pid.to_string(), "--json"]);
+    assert!(json.contains("\"ream\": true") && json.contains("\"paged\": true"), "{json}");
+    let (list, _) = ask(&[]);
+    assert!(list.lines().any(|line| line.starts_with(&format!("{pid} "))), "{list}");
+    running.signal(libc::SIGKILL);
+    running.finish();
+    let (_, output) = ask(&[&pid.to_string()]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no such process"), "{output:?}");
+}
