@@ -77,6 +77,7 @@ install:
 	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
+	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
@@ -87,7 +88,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(lib)/libream.so $(lib)/libream_calls.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(lib)/libream.so $(lib)/libream_calls.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream
 	-rmdir $(lib) 2>/dev/null

@@ -25,7 +25,7 @@ pub struct Paging {
     pub with: Vec<String>,
 }
 
-/// What `ream bench fits` and `ream bench malloc` were told.
+/// What `ream bench fits`, `malloc` and `pages` were told.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pairs {
     /// Bytes of data (fits).
@@ -36,6 +36,8 @@ pub struct Pairs {
     pub store: PathBuf,
     /// Pairs of runs.
     pub pairs: usize,
+    /// Beginnings of names of rows (pages); empty: all.
+    pub only: Vec<String>,
     /// File for the figures.
     pub json: Option<PathBuf>,
     /// Further options of `ream run`.
@@ -53,6 +55,8 @@ pub enum Command {
     Fits(Pairs),
     /// `malloc`.
     Malloc(Pairs),
+    /// `pages`.
+    Pages(Pairs),
 }
 
 /// The help text.
@@ -60,15 +64,16 @@ pub const HELP: &str = "\
 usage: ream bench paging [OPTION]...   paging against the raw device, kernel swap and plain RAM
        ream bench fits [OPTION]...     data that fit the budget, with and without Ream
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
+       ream bench pages [OPTION]...    computations on small pages, under Ream, and on large pages set by hand
 
   --data SIZE       data of the worker (paging: 4G; fits: 1G)
   --memory SIZE     budget (paging: 1G; fits: 4G)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
-  --only ROW        only rows whose names begin so; may be repeated (paging)
+  --only ROW        only rows whose names begin so; may be repeated (paging, pages)
   --seconds N       length of a slice (paging: 2)
   --rounds N        slices of each kind, in turns (paging: 5)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
-  --pairs N         pairs of runs (fits, malloc: 15)
+  --pairs N         pairs of runs (fits, malloc, pages: 15)
   --quick           small data and few rounds: to see that it works, not to measure
   --with OPTION     a further option of ream run; may be repeated
   --json FILE       write all figures there
@@ -101,7 +106,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "fits" | "malloc") {
+    if !matches!(what.as_str(), "paging" | "fits" | "malloc" | "pages") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
     let (mut data, mut memory) = if is_paging { (4 << 30, 1 << 30) } else { (1 << 30, 4 << 30) };
@@ -127,7 +132,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--json" => json = Some(value()?.into()),
             "--with" => with.push(value()?),
             "--pairs" if !is_paging => pairs = count(value()?)?,
-            "--only" if is_paging => only.push(value()?),
+            "--only" if is_paging || what == "pages" => only.push(value()?),
             "--rounds" if is_paging => rounds = count(value()?)?,
             "--swap" if is_paging => swap = true,
             "--seconds" if is_paging => {
@@ -147,8 +152,12 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         }
         return Ok(Command::Paging(Paging { data, memory, store, only, seconds, rounds, json, swap, with }));
     }
-    let pairs = Pairs { data, memory, store, pairs, json, with };
-    Ok(if what == "fits" { Command::Fits(pairs) } else { Command::Malloc(pairs) })
+    let pairs = Pairs { data, memory, store, pairs, only, json, with };
+    Ok(match what.as_str() {
+        "fits" => Command::Fits(pairs),
+        "pages" => Command::Pages(pairs),
+        _ => Command::Malloc(pairs),
+    })
 }
 
 #[cfg(test)]

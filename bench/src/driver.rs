@@ -33,6 +33,18 @@ impl Commands {
         })?;
         Ok(Commands { ream, worker: worker.clone() })
     }
+
+    /// With the worker that computes in place of the one that pages.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub fn with_kernels(self) -> Result<Commands, String> {
+        let worker = self.worker.with_file_name("ream-bench-kernels");
+        match worker.is_file() {
+            true => Ok(Commands { worker, ..self }),
+            false => Err(format!("{}: not there; build it with cargo build --release -p ream-bench", worker.display())),
+        }
+    }
 }
 
 /// How a worker is started.

@@ -7,6 +7,7 @@ pub mod driver;
 pub mod fits;
 pub mod lru;
 pub mod malloc;
+pub mod pages;
 pub mod paging;
 pub mod raw;
 pub mod report;
@@ -28,6 +29,7 @@ pub fn main(args: Vec<String>) -> i32 {
         Ok(Command::Paging(options)) => paging::run(&options),
         Ok(Command::Fits(options)) => fits::run(&options),
         Ok(Command::Malloc(options)) => malloc::run(&options),
+        Ok(Command::Pages(options)) => pages::run(&options),
         Err(error) => Err(error),
     };
     match result {

@@ -23,7 +23,7 @@ _ream() {
         run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --pages --no-exec-inherit --pager-cpus --help -h" words="" ;;
         doctor) options="--store -s --json --help -h" words="" ;;
         status) options="--json --all --help -h" words="" ;;
-        bench) options="--help -h" words="paging fits malloc" ;;
+        bench) options="--help -h" words="paging fits malloc pages" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
         help) options="--help -h" words="run doctor status bench completions man" ;;

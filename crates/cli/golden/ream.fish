@@ -31,7 +31,7 @@ complete -c ream -n "__fish_seen_subcommand_from status" -l json -d 'print the f
 complete -c ream -n "__fish_seen_subcommand_from status" -l all -d 'list every process that may be looked at'
 complete -c ream -n "__fish_seen_subcommand_from status" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -s h -l help -d 'print help'
-complete -c ream -n "__fish_seen_subcommand_from bench" -a 'paging fits malloc'
+complete -c ream -n "__fish_seen_subcommand_from bench" -a 'paging fits malloc pages'
 complete -c ream -n "__fish_seen_subcommand_from completions" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from completions" -a 'bash zsh fish'
 complete -c ream -n "__fish_seen_subcommand_from man" -s h -l help -d 'print help'

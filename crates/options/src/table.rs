@@ -106,14 +106,14 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "paging|fits|malloc [OPTION]...",
+        usage: "paging|fits|malloc|pages [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
         long: "paging: sequential, strided, random and skewed access to four times the budget, in turns with direct \
                I/O on the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that \
-               fit the budget, with and without Ream. malloc: small blocks, with and without Ream. `ream bench \
-               --help` lists the options. The exit status is 0 when every requirement was met, and 1 when one was \
-               not.",
-        words: &["paging", "fits", "malloc"],
+               fit the budget, with and without Ream. malloc: small blocks, with and without Ream. pages: \
+               computations on small pages, under Ream, and on large pages set by hand. `ream bench --help` lists \
+               the options. The exit status is 0 when every requirement was met, and 1 when one was not.",
+        words: &["paging", "fits", "malloc", "pages"],
     },
     Command {
         name: "completions",
