@@ -42,7 +42,7 @@ fn everything_is_large(flags: &[&str], pages: &str) {
     }
     let Some(outcome) = coverage(flags, pages) else { return };
     let rows = rows(&outcome);
-    assert_eq!(rows.len(), 13, "{}", outcome.describe());
+    assert_eq!(rows.len(), 14, "{}", outcome.describe());
     for (name, [blocks, large, resident, on_large]) in rows {
         let where_ = format!("{name}, --pages={pages}, {flags:?}: {}", outcome.out());
         // Under auto a stack's uppermost blocks may keep small pages: most threads never leave them.

@@ -67,7 +67,7 @@ fn triad(memory: &mut [u64]) -> (f64, u64) {
     b.iter_mut().zip(0..).for_each(|(word, index)| *word = index);
     c.fill(3);
     timed(|| {
-        for pass in 0..6u64 {
+        for pass in 0..24u64 {
             for ((a, b), c) in a.iter_mut().zip(b.iter()).zip(c.iter()) {
                 *a = b.wrapping_add(c.wrapping_mul(pass));
             }

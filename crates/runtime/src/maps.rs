@@ -9,9 +9,11 @@ use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
 use crate::regions::{Kind, Regions, rest};
+use crate::{pieces, stacks};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{Left, placing, relocate};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
+use ream_stats::Pages;
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Zeroable};
@@ -131,6 +133,8 @@ pub unsafe fn map(
         } else {
             kernel(address, ours)?
         }
+    } else if let Some(piece) = piece(address, length, protection, flags, ours) {
+        piece
     } else if address == 0 && bytes >= LARGE_FROM && flags & MAP_32BIT == 0 {
         // SAFETY: without MAP_FIXED the kernel picks a range that nobody uses.
         at_block(length, |bytes| unsafe { mmap(0, bytes, protection, ours, -1, 0) }.map(|start| start.addr()))?
@@ -147,8 +151,15 @@ pub unsafe fn map(
     Ok(start)
 }
 
+/// A place for a small mapping that may be anywhere, where large pages are wanted.
+fn piece(address: usize, length: usize, protection: usize, flags: usize, ours: usize) -> Option<usize> {
+    let anywhere = address == 0 && flags & MAP_32BIT == 0 && protection == PROT_READ_WRITE;
+    let wanted = anywhere && ours & MAP_NORESERVE != 0 && stacks::pages() != Pages::Small;
+    if wanted { pieces::take(length, ours) } else { None }
+}
+
 /// A mapping that begins at a multiple of 2 MiB, made by `map` from a length; unaligned where address space is short.
-fn at_block(length: usize, map: impl Fn(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
+pub fn at_block(length: usize, map: impl Fn(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
     // Kernels since 6.7 align whole blocks by themselves.
     let spare = if length % BLOCK_BYTES == 0 { 0 } else { BLOCK_BYTES - PAGE_BYTES };
     let Ok(start) = map(length + spare) else { return map(length) };

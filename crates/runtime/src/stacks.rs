@@ -24,7 +24,8 @@ const SPARE: usize = 128 * 1024;
 
 static PAGES: AtomicU32 = AtomicU32::new(Pages::Small as u32);
 
-fn pages() -> Pages {
+/// The size of pages that the session asks for; small ones where there is none.
+pub fn pages() -> Pages {
     Pages::from_u32(PAGES.load(Ordering::Relaxed))
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #define BLOCK (2 * MEGABYTE)
 #define PRESENT (1UL << 3)
@@ -94,6 +95,26 @@ static void heap(const char *name, size_t size, size_t all)
 	say(name, &sum);
 }
 
+/* Maps memory piece by piece, as Python does, and touches each piece before the next is mapped. */
+static void pieces(const char *name, size_t size, size_t count)
+{
+	struct sum sum = {0};
+	char **all = malloc(count * sizeof *all);
+
+	must(all);
+	for (size_t i = 0; i < count; i++) {
+		all[i] = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		must(all[i] != MAP_FAILED);
+		for (size_t page = 0; page < size; page += PAGE) {
+			must(all[i][page] == 0);
+			memset(all[i] + page, 1, PAGE);
+		}
+	}
+	for (size_t i = 0; i < count; i++)
+		add(&sum, all[i], size);
+	say(name, &sum);
+}
+
 /* Uses so much of the stack, by frames of 64 KiB, and looks at it from below. */
 __attribute__((noinline)) static void deep(const char *name, size_t bytes, uintptr_t top)
 {
@@ -145,6 +166,7 @@ int main(void)
 	heap("heap_main_128k", 200 << 10, 48 * MEGABYTE);
 	heap("heap_main_1m", 1500 << 10, 48 * MEGABYTE);
 	heap("heap_main_large", 40 * MEGABYTE, 80 * MEGABYTE);
+	pieces("heap_mapped_pieces", MEGABYTE, 160);
 	deep("stack_main", 7 * MEGABYTE, (uintptr_t)__builtin_frame_address(0));
 	must(pthread_create(&thread, NULL, worker, NULL) == 0);
 	must(pthread_join(thread, NULL) == 0);

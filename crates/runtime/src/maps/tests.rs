@@ -200,3 +200,30 @@ fn moved_mappings_take_their_management_along() {
     }
     free(wall, 2 * MIB);
 }
+
+#[test]
+fn small_mappings_are_handed_out_of_larger_ones() {
+    let _turn = turn();
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    assert_eq!(pieces::take(MIB - PAGE_BYTES, flags), None);
+    assert_eq!(pieces::take(4 * MIB, flags), None);
+    let taken: Vec<usize> = core::iter::from_fn(|| Some(pieces::take(MIB, flags))).flatten().take(70).collect();
+    let follow = taken.windows(2).filter(|pair| pair[1] == pair[0] + MIB).count();
+    assert!(follow >= 66, "{follow} of 69 lie behind the last one");
+    for (index, piece) in taken.iter().enumerate() {
+        for page in 0..MIB / PAGE_BYTES {
+            assert_eq!(read(piece + page * PAGE_BYTES), 0);
+            write(piece + page * PAGE_BYTES, (index * 1000 + page) as u64);
+        }
+    }
+    for (index, piece) in taken.iter().enumerate() {
+        for page in 0..MIB / PAGE_BYTES {
+            assert_eq!(read(piece + page * PAGE_BYTES), (index * 1000 + page) as u64);
+        }
+        free(*piece, MIB);
+    }
+    // What does not fit the rest begins a new one, and nothing is handed out twice.
+    let large = pieces::take(4 * MIB - PAGE_BYTES, flags).unwrap();
+    assert!(taken.iter().all(|piece| *piece + MIB <= large || large + 4 * MIB <= *piece));
+    free(large, 4 * MIB - PAGE_BYTES);
+}

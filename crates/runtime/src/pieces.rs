@@ -1,0 +1,56 @@
+//! Large pages for programs that map their heap piece by piece (Python's arenas): no piece holds a whole block, and each is
+//! touched before the next is mapped, so that all of it would lie on small pages. Pieces are handed out of a larger
+//! mapping, one after the other. The first touch of a block brings all of it, and the next piece finds its pages there:
+//! they are zero, since nobody has had them before. What was handed out is never handed out again.
+
+use crate::kernel::*;
+use crate::maps::{LARGE_FROM, at_block};
+use core::ops::Range;
+use ream_sys::futex::Mutex;
+
+/// Sizes of pieces: smaller ones are no heap, and larger ones get blocks of their own.
+const SIZES: Range<usize> = 1 << 20..LARGE_FROM;
+/// Pieces that a program gets from the kernel before they come from here: few programs map more.
+const SPARED: u32 = 4;
+/// Bytes of a mapping that pieces are handed out of.
+const CHUNK: usize = 32 << 20;
+
+/// What is left to be handed out.
+struct Rest {
+    next: usize,
+    end: usize,
+    asked: u32,
+}
+
+/// Taken inside [`ream_heap::placing`], so that it is free in a forked child.
+static REST: Mutex<Rest> = Mutex::new(Rest { next: 0, end: 0, asked: 0 });
+
+/// A fresh piece of `length` bytes (whole pages), readable and writable, mapped with `flags`. `None` where it had better
+/// come from the kernel.
+pub fn take(length: usize, flags: usize) -> Option<usize> {
+    if !SIZES.contains(&length) {
+        return None;
+    }
+    let mut rest = REST.lock();
+    rest.asked = rest.asked.saturating_add(1);
+    if rest.asked <= SPARED {
+        return None;
+    }
+    if rest.end - rest.next < length {
+        // SAFETY: without MAP_FIXED the kernel picks a range that nobody uses.
+        let start =
+            at_block(CHUNK, |bytes| unsafe { mmap(0, bytes, PROT_READ_WRITE, flags, -1, 0) }.map(|start| start.addr()));
+        let start = start.ok()?;
+        // SAFETY: advice on fresh memory, and the end of the last mapping, which was not handed out.
+        unsafe {
+            let _ = madvise(start, CHUNK, MADV_HUGEPAGE);
+            if rest.next < rest.end {
+                let _ = munmap(rest.next, rest.end - rest.next);
+            }
+        }
+        (rest.next, rest.end) = (start, start + CHUNK);
+    }
+    let piece = rest.next;
+    rest.next += length;
+    Some(piece)
+}
