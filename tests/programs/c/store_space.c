@@ -8,7 +8,7 @@ static int each(const char *path, void (*visit)(const char *))
 {
 	DIR *directory = opendir(path);
 	struct dirent *entry;
-	char name[600];
+	char name[2048];
 
 	if (!directory)
 		return 0;
@@ -42,7 +42,7 @@ static void file(const char *name)
 
 static void thread(const char *name)
 {
-	char files[700];
+	char files[1024];
 
 	snprintf(files, sizeof files, "%s/fd", name);
 	each(files, file);
