@@ -39,9 +39,34 @@ const MACHINE: u16 = 62;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = 183;
 
+const SEGMENT_LOADED: u32 = 1;
 const SEGMENT_INTERPRETER: u32 = 3;
 const TYPE_MOVABLE: u16 = 3;
 const HEADER: usize = 56;
+
+/// Address space from the first page that a program or library is loaded to, to the end of the last one; `None` for other
+/// files.
+pub fn span(file: &impl FileExt) -> Option<u64> {
+    let mut start = [0; 64];
+    if read_some(file, &mut start, 0).ok()? < 64 || !start.starts_with(b"\x7fELF") || start[4] != 2 {
+        return None;
+    }
+    let (offset, size, count) = (long(&start, 32), u64::from(half(&start, 54)), u64::from(half(&start, 56)));
+    let (mut low, mut high) = (u64::MAX, 0);
+    for number in 0..count {
+        let mut header = [0; HEADER];
+        let at = number.checked_mul(size)?.checked_add(offset)?;
+        if read_some(file, &mut header, at).ok()? < HEADER {
+            return None;
+        }
+        if word(&header, 0) == SEGMENT_LOADED {
+            let address = long(&header, 16);
+            low = low.min(address & !4095);
+            high = high.max(address.checked_add(long(&header, 40))?.checked_next_multiple_of(4096)?);
+        }
+    }
+    high.checked_sub(low)
+}
 
 /// Finds out what a file is.
 ///
@@ -154,6 +179,14 @@ mod tests {
 
     fn own() -> Vec<u8> {
         std::fs::read("/proc/self/exe").unwrap()
+    }
+
+    #[test]
+    fn this_program_spans_what_it_is_mapped_to() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let span = span(&file).unwrap();
+        assert!(span > 100_000 && span % 4096 == 0, "{span}");
+        assert_eq!(super::span(&std::fs::File::open("/etc/passwd").unwrap()), None);
     }
 
     #[test]

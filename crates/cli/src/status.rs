@@ -96,7 +96,8 @@ fn look(id: u32) -> std::io::Result<Process> {
     let threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
     let pointers: Vec<u64> = threads.iter().filter_map(|thread| stack_pointer(id, *thread)).collect();
     let ours = smaps.contains("/libream.so");
-    Ok(Process { id, name, regions: regions(&smaps, &pointers), threads, ours })
+    let span = |file: &str| crate::elf::span(&fs::File::open(format!("/proc/{id}/root{file}")).ok()?);
+    Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours })
 }
 
 /// Where a thread's stack ends, while it sleeps in a system call.

@@ -127,14 +127,25 @@ impl Mapping {
     }
 }
 
-/// The regions of a process: its smaps file, and the stack pointers of its threads as far as they are known.
-pub fn regions(smaps: &str, stack_pointers: &[u64]) -> Vec<Region> {
+/// A program or library whose mappings have reached this address.
+struct Object {
+    name: String,
+    reached: u64,
+    /// Where its static data end.
+    end: u64,
+}
+
+/// The regions of a process: its smaps file, the stack pointers of its threads as far as they are known, and how much
+/// address space a program or library takes from its first mapping on.
+pub fn regions(smaps: &str, stack_pointers: &[u64], span: impl Fn(&str) -> Option<u64>) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
-    // End and name of the program or library that reaches up to here.
-    let mut object: Option<(u64, String)> = None;
+    let mut object: Option<Object> = None;
     let mut guard_end = 0;
     for mapping in mappings(smaps) {
-        let kind = kind_of(&mapping, object.as_ref().map(|(end, _)| *end), guard_end, stack_pointers);
+        // The kernel joins what lies behind static data with them: the larger part counts.
+        let middle = mapping.start + (mapping.end - mapping.start) / 2;
+        let is_static = object.as_ref().is_some_and(|of| of.reached == mapping.start && middle <= of.end);
+        let kind = kind_of(&mapping, is_static, guard_end, stack_pointers);
         if !mapping.may(b'r') && !mapping.may(b'w') && !mapping.may(b'x') && mapping.name.is_empty() {
             if mapping.end - mapping.start <= 64 << 10 {
                 guard_end = mapping.end;
@@ -146,12 +157,16 @@ pub fn regions(smaps: &str, stack_pointers: &[u64]) -> Vec<Region> {
             }
         }
         let mut name = mapping.name.clone();
-        object = match (&kind, object) {
-            (Kind::Static, Some((_, of))) if name.is_empty() => {
-                name.clone_from(&of);
-                Some((mapping.end, of))
+        object = match (kind, object) {
+            (Kind::Static, Some(of)) if name.is_empty() => {
+                name.clone_from(&of.name);
+                Some(Object { reached: mapping.end, ..of })
             }
-            _ if mapping.is_file() => Some((mapping.end, name.clone())),
+            (_, Some(of)) if mapping.is_file() && of.name == name => Some(Object { reached: mapping.end, ..of }),
+            _ if mapping.is_file() => {
+                let end = span(&name).map_or(mapping.end, |bytes| mapping.start.saturating_add(bytes));
+                Some(Object { name: name.clone(), reached: mapping.end, end })
+            }
             _ => None,
         };
         let paged = mapping.flag("um");
@@ -171,7 +186,7 @@ pub fn regions(smaps: &str, stack_pointers: &[u64]) -> Vec<Region> {
     regions
 }
 
-fn kind_of(mapping: &Mapping, object_end: Option<u64>, guard_end: u64, stack_pointers: &[u64]) -> Kind {
+fn kind_of(mapping: &Mapping, is_static: bool, guard_end: u64, stack_pointers: &[u64]) -> Kind {
     if mapping.name == "[stack]" {
         return Kind::MainStack;
     }
@@ -191,7 +206,7 @@ fn kind_of(mapping: &Mapping, object_end: Option<u64>, guard_end: u64, stack_poi
     if mapping.flag("uw") && mapping.flag("dd") && !mapping.flag("um") {
         return Kind::Staging;
     }
-    if mapping.name.is_empty() && object_end == Some(mapping.start) {
+    if mapping.name.is_empty() && is_static {
         return Kind::Static;
     }
     let holds = |pointer: &u64| (mapping.start..mapping.end).contains(pointer);
@@ -267,6 +282,8 @@ Rss:                   8 kB
 Rss:               65536 kB
 AnonHugePages:     63488 kB
 VmFlags: rd wr mr mw me ac um hg
+04602000-04702000 rw-p 00000000 00:00 0
+Rss:                1024 kB
 05000000-05021000 rw-p 00000000 00:00 0                  [heap]
 Rss:                 100 kB
 7f0000000000-7f0000001000 ---p 00000000 00:00 0
@@ -297,7 +314,7 @@ AnonHugePages:      4096 kB
 
     #[test]
     fn mappings_are_told_apart() {
-        let found = regions(SMAPS, &[0x7f00_00a0_1000]);
+        let found = regions(SMAPS, &[0x7f00_00a0_1000], |name| (name == "/opt/a b/prog").then_some(0x0420_2000));
         let brief: Vec<_> =
             found.iter().map(|r| (r.kind, r.amounts.resident >> 10, r.amounts.share(), r.paged)).collect();
         assert_eq!(
@@ -306,6 +323,7 @@ AnonHugePages:      4096 kB
                 (Kind::Code, 2048, Some(100), false),
                 (Kind::Static, 8, Some(0), false),
                 (Kind::Static, 65536, Some(96), true),
+                (Kind::Heap, 1024, Some(0), false),
                 (Kind::Heap, 100, Some(0), false),
                 (Kind::ThreadStack, 8, Some(0), false),
                 (Kind::ThreadStack, 4, Some(0), false),
@@ -317,15 +335,15 @@ AnonHugePages:      4096 kB
             ]
         );
         assert_eq!((found[0].name.as_str(), found[2].name.as_str()), ("/opt/a b/prog", "/opt/a b/prog"));
-        assert_eq!(found[8].amounts.giant, 1 << 30);
-        assert_eq!(found[8].amounts.entries(), 1);
+        assert_eq!(found[9].amounts.giant, 1 << 30);
+        assert_eq!(found[9].amounts.entries(), 1);
         assert_eq!(found[2].amounts.entries(), 31 + 512);
     }
 
     #[test]
     fn this_process_is_understood() {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let found = regions(&smaps, &[]);
+        let found = regions(&smaps, &[], |name| crate::elf::span(&std::fs::File::open(name).ok()?));
         for kind in [Kind::Code, Kind::Static, Kind::MainStack, Kind::Heap, Kind::ThreadStack] {
             assert!(found.iter().any(|region| region.kind == kind), "no {kind:?}");
         }
