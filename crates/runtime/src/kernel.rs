@@ -62,6 +62,14 @@ pub unsafe fn madvise(address: usize, bytes: usize, advice: usize) -> Result<(),
     unsafe { call3(number::__NR_madvise, address, bytes, advice) }.map(drop)
 }
 
+/// A limit of this process, the maximum for none: getrlimit.
+pub fn limit(which: usize) -> Result<usize, Errno> {
+    let mut limits = [0usize; 2];
+    // SAFETY: room for both limits.
+    unsafe { call4(number::__NR_prlimit64, 0, which, 0, (&raw mut limits).expose_provenance()) }?;
+    Ok(limits[0])
+}
+
 /// `key` is a protection key, or none.
 ///
 /// # Safety

@@ -37,6 +37,11 @@ pub fn take(length: usize, flags: usize) -> Option<usize> {
         return None;
     }
     if rest.end - rest.next < length {
+        const RLIMIT_AS: usize = 9;
+        // Where address space is limited, none is kept for later.
+        if limit(RLIMIT_AS) != Ok(usize::MAX) {
+            return None;
+        }
         // SAFETY: without MAP_FIXED the kernel picks a range that nobody uses.
         let start =
             at_block(CHUNK, |bytes| unsafe { mmap(0, bytes, PROT_READ_WRITE, flags, -1, 0) }.map(|start| start.addr()));

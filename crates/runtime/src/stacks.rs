@@ -2,7 +2,7 @@
 //! first: a large page needs its whole block inside the mapping, which otherwise grows by single pages. Thread stacks,
 //! which the kernel excludes because libc maps them with MAP_STACK, are advised by each thread as it begins.
 
-use crate::kernel::{MADV_COLLAPSE, MADV_HUGEPAGE, madvise};
+use crate::kernel::{MADV_COLLAPSE, MADV_HUGEPAGE, limit, madvise};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES};
 use ream_stats::Pages;
-use ream_sys::syscall::{call2, call4, call6, number};
+use ream_sys::syscall::{call2, call6, number};
 
 /// Stacks smaller than this are left alone.
 const LEAST: usize = 2 * BLOCK_BYTES;
@@ -80,10 +80,7 @@ fn lowest(top: usize, limit: usize) -> Option<usize> {
 
 fn stack_limit() -> usize {
     const RLIMIT_STACK: usize = 3;
-    let mut limits = [0usize; 2];
-    // SAFETY: room for both limits.
-    let read = unsafe { call4(number::__NR_prlimit64, 0, RLIMIT_STACK, 0, (&raw mut limits).expose_provenance()) };
-    if read.is_ok() { limits[0] } else { 0 }
+    limit(RLIMIT_STACK).unwrap_or(0)
 }
 
 /// Advises the calling thread's stack.
@@ -109,12 +106,11 @@ fn place(low: usize, top: usize) {
 /// # Safety
 /// As the manual says.
 pub unsafe fn create(thread: *mut c_ulong, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int {
-    let next = next();
-    if pages() == Pages::Small {
-        // SAFETY: the caller's promise.
-        return unsafe { next(thread, attributes, start, argument) };
-    }
-    let bytes = stack_bytes(attributes);
+    let Some(next) = next() else {
+        const EAGAIN: c_int = 11;
+        return EAGAIN;
+    };
+    let bytes = if pages() == Pages::Small { 0 } else { stack_bytes(attributes) };
     let waiting = if bytes >= LEAST { Waiting::take(First { start, argument }, bytes) } else { None };
     let Some(waiting) = waiting else {
         // SAFETY: the caller's promise.
@@ -178,8 +174,8 @@ impl Waiting {
     }
 }
 
-/// libc's own pthread_create, or that of a library behind us.
-fn next() -> Create {
+/// libc's own pthread_create, or that of a library behind us; `None` where threads are in a library that is not loaded.
+fn next() -> Option<Create> {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let mut address = FOUND.load(Ordering::Relaxed);
     if address == 0 {
@@ -191,8 +187,8 @@ fn next() -> Create {
         FOUND.store(address, Ordering::Relaxed);
     }
     let function = core::ptr::with_exposed_provenance::<c_void>(address);
-    // SAFETY: every libc has one, and this is its type.
-    unsafe { core::mem::transmute::<*const c_void, Create>(function) }
+    // SAFETY: this is its type, and null is `None`.
+    unsafe { core::mem::transmute::<*const c_void, Option<Create>>(function) }
 }
 
 /// What a thread is to run.
