@@ -482,7 +482,7 @@ impl<M: Machine> Shard<M> {
                     done += 1;
                 }
                 Some(Stop::Busy) => {
-                    if self.forked && !self.unshared.contains(stuck) && self.unshare_around(stuck) {
+                    if self.forked && !self.unshared.contains(stuck) && self.unshare_from(stuck) {
                         // Most likely so are the rest and what comes next: all have their turn when that is done.
                         self.enqueue(stuck, pages - done, hot);
                         return moved_all;
@@ -513,12 +513,11 @@ impl<M: Machine> Shard<M> {
         moved_all
     }
 
-    /// Has the resident pages around one that is shared with a forked child made ours alone, as many as lie in its
+    /// Has the resident pages from one on that is shared with a forked child made ours alone, as many as lie in its
     /// block. Returns whether that is under way, for this page or for others.
-    fn unshare_around(&mut self, page: Page) -> bool {
+    fn unshare_from(&mut self, page: Page) -> bool {
         if self.unsharing.is_none() {
-            let block = page.block().run();
-            let (start, pages) = self.run_of(page, (block.start.0, BLOCK_PAGES), |state| state == State::Resident);
+            let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |state| state == State::Resident);
             let _ = self.start_unshare(Run { start, pages: pages as u64 })
                 || self.start_unshare(Run { start: page, pages: 1 });
         }

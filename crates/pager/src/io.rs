@@ -179,8 +179,11 @@ impl<M: Machine> Shard<M> {
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
         if op.kind == UNSHARE {
             if let Some((_, run)) = self.unsharing.take() {
-                self.unshared = run;
-                self.fruitless = 0;
+                // One of the pages cannot be written: if it is the first, that is left alone for now; if not, those
+                // before it can be moved, and the next errand begins with it.
+                let failed = result < 0;
+                self.unshared = if failed { Run { start: run.start, pages: 1 } } else { run };
+                self.fruitless = if failed { self.fruitless } else { 0 };
             }
             self.put_tag(tag);
             return;

@@ -163,6 +163,14 @@ fn a_full_store_is_tried_again_before_the_program_is_stopped() {
     }
 }
 
+/// A protected page among pages that a forked child shares keeps those behind it in RAM, but not for ever.
+#[test]
+fn pages_behind_a_protected_one_leave_after_a_fork() {
+    let before = [Op::MapLate(0, 1559, 1275), Op::Protect(0, 87, 2, false), Op::Fork(false), Op::Unmap(0, 735, 1235)];
+    let after = [Op::MapLate(3, 1760, 190), Op::Limit(2572), Op::Walk(3, 2537, 1071, -1, false)];
+    play(20019, &[&before[..], &after].concat());
+}
+
 #[test]
 fn what_a_child_reads_is_not_overwritten() {
     for seed in 1..10 {

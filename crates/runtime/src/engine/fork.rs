@@ -40,6 +40,8 @@ struct Kept {
     stores: [Fd; STORES],
     store_count: usize,
     limit: u64,
+    /// Whether it was said already that the child will not run.
+    refused: bool,
     /// The program's errno: it is 0 while the copy is made, and set when that fails, which libc tells its handlers in
     /// no other way.
     errno: c_int,
@@ -59,6 +61,7 @@ static KEPT: Cell = Cell(UnsafeCell::new(Kept {
     stores: [Fd(-1); STORES],
     store_count: 0,
     limit: 0,
+    refused: false,
     errno: 0,
 }));
 
@@ -97,6 +100,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet) {
     FORKING.store(true, SeqCst);
     kept.child = None;
     kept.engaged = false;
+    kept.refused = false;
     kept.parent_pid = process::process_id();
     let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
     let mut complete = true;
@@ -222,9 +226,11 @@ pub fn fork_child() {
         if adopted {
             ENGINE.process.store(child_of(kept).index, SeqCst);
         } else if kept.engaged {
-            tell(format_args!(
-                "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 64 forks one inside the other)"
-            ));
+            if !kept.refused {
+                tell(format_args!(
+                    "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 64 forks one inside the other)"
+                ));
+            }
             process::end_process(125);
         }
         session.ring();
@@ -385,10 +391,12 @@ fn open_stores(kept: &mut Kept) -> bool {
                 kept.store_count += 1;
             }
             (Err(errno), _) => {
+                let why = if errno.0 == 13 { ": the program has given up its user's rights" } else { "" };
                 tell(format_args!(
-                    "a store cannot be opened for a forked child (errno {}); the child will not run",
+                    "a store cannot be opened for a forked child (errno {}{why}); the child will not run",
                     errno.0
                 ));
+                kept.refused = true;
                 return false;
             }
             (Ok(fd), None) => {

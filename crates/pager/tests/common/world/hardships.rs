@@ -22,7 +22,13 @@ impl World {
         if !movable {
             self.stiff.extend((0..run.pages).map(|n| Page(run.start.0 + n)));
         }
-        act(self.machine(), run, movable);
+        if movable {
+            // Of both kinds: it is not on the list any more.
+            self.machine().protect(run, true);
+            self.machine().lock(run, false);
+        } else {
+            act(self.machine(), run, false);
+        }
     }
 
     pub(super) fn pin(&mut self, area: u8, page: u16) {
