@@ -516,7 +516,7 @@ impl<M: Machine> Shard<M> {
     /// Has the resident pages from one on that is shared with a forked child made ours alone, as many as lie in its
     /// block. Returns whether that is under way, for this page or for others.
     fn unshare_from(&mut self, page: Page) -> bool {
-        if self.unsharing.is_none() {
+        if self.unsharing.is_none() && !self.settling {
             let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |state| state == State::Resident);
             let _ = self.start_unshare(Run { start, pages: pages as u64 })
                 || self.start_unshare(Run { start: page, pages: 1 });

@@ -20,6 +20,11 @@ impl<M: Machine> Shard<M> {
                     return Progress::Again;
                 }
             }
+            // The helper may wait for a frame, and only eviction can give it one: its errand ends first, and no other begins.
+            self.settling = true;
+            if self.unsharing.is_some() {
+                return Progress::Again;
+            }
             self.quiet = true;
         }
         if self.tags_free < self.tags.len() {
@@ -146,6 +151,7 @@ impl<M: Machine> Shard<M> {
     /// Eviction may go on after a fork, in the parent.
     pub fn go_on(&mut self) {
         self.quiet = false;
+        self.settling = false;
         self.unshared = Run { start: Page(0), pages: 0 };
     }
 
@@ -168,6 +174,7 @@ impl<M: Machine> Shard<M> {
         self.store_full = None;
         self.failures = 0;
         self.quiet = false;
+        self.settling = false;
         self.unsharing = None;
         self.errands = Default::default();
         self.unshared = Run { start: Page(0), pages: 0 };

@@ -142,6 +142,8 @@ pub struct Shard<M: Machine> {
     /// Reads were started that the machine has not been told to submit.
     pub(crate) started: bool,
     pub(crate) unsharing: Option<(u32, Run)>,
+    /// Whether a fork is being prepared, so that the helper gets no errand any more.
+    pub(crate) settling: bool,
     pub(crate) unshared: Run,
     pub(crate) fatal: Option<Fatal>,
     pub(crate) counters: &'static Counters,
@@ -207,6 +209,7 @@ impl<M: Machine> Shard<M> {
             wanted: 0,
             started: false,
             unsharing: None,
+            settling: false,
             unshared: Run { start: Page(0), pages: 0 },
             fatal: None,
             counters,

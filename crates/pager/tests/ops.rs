@@ -171,6 +171,22 @@ fn pages_behind_a_protected_one_leave_after_a_fork() {
     play(20019, &[&before[..], &after].concat());
 }
 
+/// The helper that makes shared pages ours alone waits for a frame while a fork is prepared, which ends eviction.
+#[test]
+fn a_fork_waits_for_the_errand_before_it() {
+    play(
+        21447,
+        &[
+            Op::Fork(true),
+            Op::Rough(3),
+            Op::Fork(true),
+            Op::Map(3, 2124),
+            Op::Walk(3, 2775, 664, 1, false),
+            Op::Fork(false),
+        ],
+    );
+}
+
 #[test]
 fn what_a_child_reads_is_not_overwritten() {
     for seed in 1..10 {

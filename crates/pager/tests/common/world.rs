@@ -342,7 +342,7 @@ impl World {
             let (used, limit, dump) = (self.shard.used(), self.shard.limit(), self.shard.machine().dump());
             panic!("{pages} pages in use, {used} known to the pager, {limit} the budget\n{dump}");
         }
-        self.allowed = self.allowed.min(pages.max(self.shard.limit()) + self.discarding);
+        self.allowed = self.allowed.min(pages.max(self.shard.used()).max(self.shard.limit()) + self.discarding);
     }
 
     fn pages_in_use(&self) -> u64 {
