@@ -131,7 +131,7 @@ pub struct Shard<M: Machine> {
     pub(crate) tried_again: bool,
     pub(crate) failures: u32,
     pub(crate) fetch: Fetch,
-    /// The allocation that is being fetched whole.
+    /// The allocations that are being fetched whole.
     pub(crate) errands: Errands,
     /// No eviction: a fork is being prepared.
     pub(crate) quiet: bool,

@@ -3,10 +3,10 @@
 
 use crate::regions::Kind;
 use crate::user::User;
-use crate::{blocks, engine, fork, heap, identity, lending, maps, say, stacks, statics};
+use crate::{blocks, engine, fork, heap, identity, lending, maps, pages, say, stacks, statics};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use ream_stats::{Refused, Report, Session, Summary};
+use ream_stats::{Pages, Refused, Report, Session, Summary};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Scope};
 use ream_sys::memory::{self, Protection};
@@ -45,8 +45,11 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         blocks::set_large_from(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
         engine::forget(Kind::Small);
     }
-    heap::join_session(config.pages() == ream_stats::Pages::Transparent);
-    stacks::begin(config.pages());
+    pages::want(config.pages());
+    heap::join_session(pages::wanted() == Pages::Transparent);
+    if pages::wanted() != Pages::Small {
+        stacks::main_stack();
+    }
     engine::start(session, index);
     statics::manage();
     if config.exec_inherit == 0 {

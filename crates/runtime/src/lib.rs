@@ -16,6 +16,7 @@ mod init;
 mod kernel;
 mod lending;
 mod maps;
+mod pages;
 mod pieces;
 mod references;
 mod regions;

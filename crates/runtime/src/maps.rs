@@ -9,7 +9,7 @@ use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
 use crate::regions::{Kind, Regions, rest};
-use crate::{pieces, stacks};
+use crate::{pages, pieces};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{Left, placing, relocate};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
@@ -154,7 +154,7 @@ pub unsafe fn map(
 /// A place for a small mapping that may be anywhere, where large pages are wanted.
 fn piece(address: usize, length: usize, protection: usize, flags: usize, ours: usize) -> Option<usize> {
     let anywhere = address == 0 && flags & MAP_32BIT == 0 && protection == PROT_READ_WRITE;
-    let wanted = anywhere && ours & MAP_NORESERVE != 0 && stacks::pages() != Pages::Small;
+    let wanted = anywhere && ours & MAP_NORESERVE != 0 && pages::wanted() != Pages::Small;
     if wanted { pieces::take(length, ours) } else { None }
 }
 

@@ -3,14 +3,15 @@
 //! which the kernel excludes because libc maps them with MAP_STACK, are advised by each thread as it begins.
 
 use crate::kernel::{MADV_COLLAPSE, MADV_HUGEPAGE, limit, madvise};
+use crate::pages::wanted;
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES};
 use ream_stats::Pages;
-use ream_sys::syscall::{call2, call6, number};
+use ream_sys::syscall::{call2, number};
 
 /// Stacks smaller than this are left alone.
 const LEAST: usize = 2 * BLOCK_BYTES;
@@ -22,13 +23,6 @@ const MOST_MAPPED: usize = 64 << 20;
 /// What is left of the main stack's limit.
 const SPARE: usize = 128 * 1024;
 
-static PAGES: AtomicU32 = AtomicU32::new(Pages::Small as u32);
-
-/// The size of pages that the session asks for; small ones where there is none.
-pub fn pages() -> Pages {
-    Pages::from_u32(PAGES.load(Ordering::Relaxed))
-}
-
 type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut c_ulong, *const c_void, Start, *mut c_void) -> c_int;
 
@@ -39,20 +33,8 @@ unsafe extern "C" {
     fn pthread_attr_getstacksize(attributes: *const c_void, bytes: *mut usize) -> c_int;
 }
 
-/// Puts the calling thread's stack, which is the main one, on large pages, and those of threads made from now on.
-pub fn begin(wanted: Pages) {
-    PAGES.store(wanted as u32, Ordering::Relaxed);
-    match wanted {
-        Pages::Small => {
-            const PR_SET_THP_DISABLE: usize = 41;
-            // SAFETY: a setting of this process and those it makes; no memory is passed.
-            let _ = unsafe { call6(number::__NR_prctl, PR_SET_THP_DISABLE, 1, 0, 0, 0, 0) };
-        }
-        _ => main_stack(),
-    }
-}
-
-fn main_stack() {
+/// Puts the calling thread's stack, which is the main one, on large pages.
+pub fn main_stack() {
     const AT_EXECFN: c_ulong = 31;
     // SAFETY: no memory is passed.
     let name = unsafe { getauxval(AT_EXECFN) } as usize;
@@ -83,19 +65,26 @@ fn stack_limit() -> usize {
     limit(RLIMIT_STACK).unwrap_or(0)
 }
 
+/// Whether the block below the one that holds this address is to begin with small pages: most threads go no deeper than
+/// what is left above it, and it is all stack.
+fn touches_below(here: usize, low: usize) -> bool {
+    let boundary = here & !(BLOCK_BYTES - 1);
+    here - boundary < SHALLOW && boundary.checked_sub(low).is_some_and(|below| below >= BLOCK_BYTES)
+}
+
 /// Advises the calling thread's stack.
 fn place(low: usize, top: usize) {
     let here = 0u8;
     let here = (&raw const here).addr();
     let boundary = here & !(BLOCK_BYTES - 1);
-    if pages() == Pages::Auto && here - boundary < SHALLOW && boundary - low >= BLOCK_BYTES {
+    if wanted() == Pages::Auto && touches_below(here, low) {
         // SAFETY: below everything that lies on this thread's own stack.
         unsafe { core::ptr::with_exposed_provenance_mut::<u8>(boundary - 1).write_volatile(0) };
     }
     // SAFETY: advice loses nothing.
     unsafe {
         let _ = madvise(low, top - low, MADV_HUGEPAGE);
-        if pages() != Pages::Auto && boundary >= low && boundary + BLOCK_BYTES <= top {
+        if wanted() != Pages::Auto && boundary >= low && boundary + BLOCK_BYTES <= top {
             let _ = madvise(boundary, BLOCK_BYTES, MADV_COLLAPSE);
         }
     }
@@ -110,7 +99,7 @@ pub unsafe fn create(thread: *mut c_ulong, attributes: *const c_void, start: Sta
         const EAGAIN: c_int = 11;
         return EAGAIN;
     };
-    let bytes = if pages() == Pages::Small { 0 } else { stack_bytes(attributes) };
+    let bytes = if wanted() == Pages::Small { 0 } else { stack_bytes(attributes) };
     let waiting = if bytes >= LEAST { Waiting::take(First { start, argument }, bytes) } else { None };
     let Some(waiting) = waiting else {
         // SAFETY: the caller's promise.
@@ -274,6 +263,7 @@ unsafe extern "C" fn first(waiting: &'static Waiting) -> First {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -285,5 +275,28 @@ mod tests {
         assert!(top - unlimited <= MOST_MAPPED && top - unlimited > MOST_MAPPED - BLOCK_BYTES);
         assert_eq!(lowest(top, 4 << 20), None);
         assert_eq!(lowest(top, 0), None);
+    }
+
+    #[test]
+    fn nothing_below_the_stack_is_touched() {
+        let low = 0x7f00_0010_1000;
+        // Two blocks above the lowest whole one, shallow and deep inside its block.
+        let block = 0x7f00_0060_0000;
+        assert!(touches_below(block + 4096, low) && !touches_below(block + SHALLOW, low));
+        // The block below is not all stack, or the stack begins inside this one.
+        assert!(!touches_below(0x7f00_0020_0000 + 64, low));
+        assert!(!touches_below(low + 64, low));
+    }
+
+    #[test]
+    fn only_so_many_threads_wait() {
+        unsafe extern "C" fn start(argument: *mut c_void) -> *mut c_void {
+            argument
+        }
+        let first = First { start, argument: core::ptr::null_mut() };
+        let taken: std::vec::Vec<_> = core::iter::from_fn(|| Waiting::take(first, LEAST)).collect();
+        assert!(!taken.is_empty() && taken.len() <= WAITING.len());
+        taken.iter().for_each(|place| place.taken.store(false, Ordering::Release));
+        assert!(Waiting::take(first, LEAST).is_some_and(|place| place.taken.swap(false, Ordering::Release)));
     }
 }
