@@ -90,6 +90,15 @@ fn threads_with_all_kinds_of_stacks() {
     }
 }
 
+/// Nothing is mapped in reserve where address space is limited.
+#[test]
+fn small_mappings_under_a_limit_on_address_space() {
+    let Some(program) = Case::new("c/limited_pieces.c", &[], 1024).build() else { return };
+    let plain = Run::of(&program).finish();
+    plain.exited(0);
+    Run::of(&program).memory(1024).finish().same_as(&plain);
+}
+
 #[test]
 fn status_tells_what_a_running_program_has() {
     let Build::Ready(program) = build("c/endless.c", &[]) else {

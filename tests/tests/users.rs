@@ -101,3 +101,14 @@ fn an_unwritable_store_is_named() {
     outcome.exited(125).says("ream: ").says(&closed.path().to_string_lossy());
     assert_eq!(outcome.err().trim_end().lines().count(), 1, "{}", outcome.describe());
 }
+
+#[test]
+fn status_of_another_users_process_is_refused_in_one_line() {
+    let Some(reachable) = Reachable::new() else { return };
+    let mut command = std::process::Command::new(&reachable.ream);
+    std::os::unix::process::CommandExt::uid(&mut command, NOBODY);
+    let output = command.arg("status").arg(std::process::id().to_string()).output().expect("running ream status");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(125), 1), "{said}");
+    assert!(said.contains("another user's process"), "{said}");
+}
