@@ -27,6 +27,8 @@ struct Cursor {
     /// Start of what keeps small pages in the present chunk, and its length.
     plain: (usize, usize),
     carved: usize,
+    /// The present chunk lies on pages of a pool.
+    pooled: bool,
 }
 
 /// All chunks of the process.
@@ -38,7 +40,7 @@ pub struct Chunks<E> {
 impl<E: Engine> Chunks<E> {
     /// No chunks.
     pub const fn new() -> Chunks<E> {
-        let cursor = Cursor { next: 0, end: 0, plain: (0, 0), carved: 0 };
+        let cursor = Cursor { next: 0, end: 0, plain: (0, 0), carved: 0, pooled: false };
         Chunks { cursor: Mutex::new(cursor), engine: PhantomData }
     }
 
@@ -62,10 +64,12 @@ impl<E: Engine> Chunks<E> {
         };
         cursor.next = start + bytes;
         cursor.carved += bytes;
-        if E::in_session() {
+        if E::in_session() && E::large_pages() {
             outgrow(&mut cursor);
         }
-        E::add(Run::inside(start, bytes), Kind::Small);
+        if !cursor.pooled {
+            E::add(Run::inside(start, bytes), Kind::Small);
+        }
         Some(start)
     }
 
@@ -81,7 +85,15 @@ impl<E: Engine> Chunks<E> {
         if all {
             cursor.plain.1 = 0;
         }
-        want_large_pages(&cursor);
+        want_large_pages::<E>(&cursor);
+    }
+
+    /// A chunk of at least `bytes` on pages of a pool from which everything is carved from now on; false when there is
+    /// none to be had.
+    pub fn begin_pooled(&self, bytes: usize) -> bool {
+        let mut cursor = self.cursor.lock();
+        let _placing = placing();
+        map_pooled::<E>(&mut cursor, bytes.max(PAGE_BYTES)).is_some()
     }
 
     /// Takes the lock for the duration of a fork, so that it is free in the child.
@@ -101,23 +113,32 @@ pub struct FrozenChunks<'a> {
     _guard: Guard<'a, Cursor>,
 }
 
+fn map_pooled<E: Engine>(cursor: &mut Cursor, least: usize) -> Option<()> {
+    let (start, length) = E::pooled(least, BLOCK_BYTES, least.checked_next_multiple_of(CHUNK_BYTES)?)?;
+    *cursor = Cursor { next: start, end: start + length, plain: (0, 0), pooled: true, ..*cursor };
+    Some(())
+}
+
 fn map_chunk<E: Engine>(cursor: &mut Cursor, least: usize) -> Option<()> {
+    if map_pooled::<E>(cursor, least).is_some() {
+        return Some(());
+    }
     let session = E::in_session();
     let length = least.checked_next_multiple_of(CHUNK_BYTES)?;
     let map = |length| Some((map_aligned(length, BLOCK_BYTES, session)?.as_ptr().expose_provenance(), length));
     // Under a tight limit on address space the least will do.
     let (start, length) = map(length).or_else(|| map(least.next_multiple_of(PAGE_BYTES)))?;
     let plain = if cursor.end == 0 { PLAIN_BYTES.min(length) } else { 0 };
-    *cursor = Cursor { next: start, end: start + length, plain: (start, plain), ..*cursor };
+    *cursor = Cursor { next: start, end: start + length, plain: (start, plain), pooled: false, ..*cursor };
     if session {
-        want_large_pages(cursor);
+        want_large_pages::<E>(cursor);
     }
     Some(())
 }
 
-fn want_large_pages(cursor: &Cursor) {
+fn want_large_pages<E: Engine>(cursor: &Cursor) {
     let start = cursor.plain.0 + cursor.plain.1;
-    if start < cursor.end {
+    if start < cursor.end && E::large_pages() {
         // SAFETY: advice loses nothing.
         let _ = unsafe { memory::advise(start, cursor.end - start, Advice::HugePage) };
     }

@@ -50,15 +50,31 @@ impl<E: Engine> Large<E> {
     /// Maps and enters a fresh block.
     fn place(&self, length: usize, align: usize) -> Option<NonNull<u8>> {
         let _placing = placing();
-        let start = map_block::<E>(length, align)?;
-        if !self.table.set(start.addr().get(), length) {
+        if let Some((address, length)) = E::pooled(length, align, length) {
+            return self.enter_pooled(address, length);
+        }
+        let plain = !E::wanted(length);
+        let start = map_block::<E>(length, align, plain)?;
+        if !self.table.set(start.addr().get(), length, plain) {
             // SAFETY: mapped above; nobody knows of it.
             let _ = unsafe { memory::unmap(start.as_ptr(), length) };
             return None;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        E::add(run(start.addr().get(), length), Kind::Large);
+        if !plain {
+            E::add(run(start.addr().get(), length), Kind::Large);
+        }
         Some(start)
+    }
+
+    /// Enters a fresh block on pages of a pool.
+    fn enter_pooled(&self, address: usize, length: usize) -> Option<NonNull<u8>> {
+        if !self.table.set(address, length, false) {
+            unmap::<E>(Kept { address, length });
+            return None;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        NonNull::new(core::ptr::with_exposed_provenance_mut(address))
     }
 
     /// Usable bytes of the block that begins at `address`; `None` when no large block does.
@@ -68,10 +84,16 @@ impl<E: Engine> Large<E> {
 
     /// Frees the block that begins at `address`; false when no large block does.
     pub fn free(&self, address: *mut u8) -> bool {
-        let Some(length) = self.table.take(address.addr()) else { return false };
+        let Some((length, plain)) = self.table.take(address.addr()) else { return false };
         self.count.fetch_sub(1, Ordering::Relaxed);
         let block = Kept { address: address.expose_provenance(), length };
-        if length > cache::MOST_EACH || E::engaged() {
+        // A pool is scarce: others may want its pages.
+        // And what is kept must be what the next block is to be.
+        if length > cache::MOST_EACH
+            || E::engaged()
+            || E::pool_unit(block.address).is_some()
+            || plain == E::wanted(length)
+        {
             unmap::<E>(block);
             return true;
         }
@@ -95,12 +117,22 @@ impl<E: Engine> Large<E> {
 
     fn resize_block(&self, address: *mut u8, old: usize, bytes: usize) -> Option<NonNull<u8>> {
         let start = NonNull::new(address)?;
-        let length = self.length_for(bytes)?;
+        let unit = E::pool_unit(address.addr());
+        let plain = self.table.is_plain(address.addr());
+        let length = self.length_for(bytes)?.checked_next_multiple_of(unit.unwrap_or(1))?;
         if length == old {
             return Some(start);
         }
+        if unit.is_some() && length > old {
+            // The kernel does not let such a mapping grow.
+            let place = self.allocate(bytes, BLOCK_BYTES, false)?;
+            // SAFETY: both are the caller's, and so long.
+            unsafe { core::ptr::copy_nonoverlapping(address, place.as_ptr(), old) };
+            self.free(address);
+            return Some(place);
+        }
         if length < old {
-            self.table.set(address.addr(), length);
+            self.table.set(address.addr(), length, plain);
             unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length });
             return Some(start);
         }
@@ -108,12 +140,14 @@ impl<E: Engine> Large<E> {
         let _moving = E::moving(run(address.addr(), old));
         // SAFETY: the block is the caller's; without MREMAP_MAYMOVE it stays where it is.
         if unsafe { memory::remap(address, old, length, 0, 0) }.is_ok() {
-            self.table.set(address.addr(), length);
-            E::add(run(address.addr() + old, length - old), Kind::Large);
+            self.table.set(address.addr(), length, plain);
+            if !plain {
+                E::add(run(address.addr() + old, length - old), Kind::Large);
+            }
             return Some(start);
         }
         let place = memory::map(length, BLOCK_BYTES, Protection::None).ok()?;
-        if !self.table.set(place.addr().get(), length) {
+        if !self.table.set(place.addr().get(), length, plain) {
             // SAFETY: mapped above; nobody knows of it.
             let _ = unsafe { memory::unmap(place.as_ptr(), length) };
             return None;
@@ -122,14 +156,18 @@ impl<E: Engine> Large<E> {
         self.table.take(address.addr());
         // SAFETY: the old block is the caller's, the new place was mapped above.
         if unsafe { relocate(address, old, place.as_ptr(), length, Left::Nothing) }.is_err() {
-            self.table.set(address.addr(), old);
+            self.table.set(address.addr(), old, plain);
             self.table.take(place.addr().get());
             // SAFETY: mapped above; nobody knows of it.
             let _ = unsafe { memory::unmap(place.as_ptr(), length) };
             return None;
         }
-        E::moved(run(address.addr(), old), Page::containing(place.addr().get()));
-        E::add(run(place.addr().get() + old, length - old), Kind::Large);
+        if !plain {
+            E::moved(run(address.addr(), old), Page::containing(place.addr().get()));
+        }
+        if !plain {
+            E::add(run(place.addr().get() + old, length - old), Kind::Large);
+        }
         Some(place)
     }
 
@@ -149,6 +187,17 @@ impl<E: Engine> Large<E> {
         FrozenLarge { _guard: self.cache.lock() }
     }
 
+    /// The first block that begins at `address` or behind it and is not a plain one, with its length.
+    pub fn next(&self, address: usize) -> Option<(usize, usize)> {
+        let mut from = address;
+        loop {
+            match self.table.next(from)? {
+                (address, length, false) => return Some((address, length)),
+                (address, length, true) => from = address + length,
+            }
+        }
+    }
+
     /// Number of blocks in use.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -160,7 +209,7 @@ impl<E: Engine> Large<E> {
             // SAFETY: a mapping of so many bytes that nobody uses.
             unsafe { start.write_bytes(0, kept.length) };
         }
-        if !self.table.set(kept.address, kept.length) {
+        if !self.table.set(kept.address, kept.length, !E::wanted(kept.length)) {
             return None;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -189,11 +238,11 @@ fn run(address: usize, bytes: usize) -> Run {
     Run::inside(address, bytes)
 }
 
-/// Maps a block; with large pages where the session has them.
-fn map_block<E: Engine>(length: usize, align: usize) -> Option<NonNull<u8>> {
+/// Maps a block; with large pages where they are asked for.
+fn map_block<E: Engine>(length: usize, align: usize, plain: bool) -> Option<NonNull<u8>> {
     let session = E::in_session();
     let start = map_aligned(length, align, session)?;
-    if session {
+    if !plain && E::large_pages() {
         // SAFETY: advice on fresh memory loses nothing.
         let _ = unsafe { memory::advise(start.addr().get(), length, Advice::HugePage) };
     }
@@ -234,7 +283,10 @@ pub(crate) fn map_aligned(length: usize, align: usize, no_reserve: bool) -> Opti
 }
 
 fn unmap<E: Engine>(block: Kept) {
-    E::remove(run(block.address, block.length));
+    let pooled = E::pool_unit(block.address).is_some();
+    if !pooled {
+        E::remove(run(block.address, block.length));
+    }
     let start: *mut u8 = core::ptr::with_exposed_provenance_mut(block.address);
     // SAFETY: a whole block, or the end of one, that its owner has given up.
     unsafe {
@@ -242,6 +294,9 @@ fn unmap<E: Engine>(block: Kept) {
             // As many mappings as a process may have: the addresses are lost, the memory is not.
             let _ = memory::advise(block.address, block.length, Advice::DontNeed);
         }
+    }
+    if pooled {
+        E::unpooled(run(block.address, block.length));
     }
 }
 

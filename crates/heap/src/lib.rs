@@ -51,6 +51,27 @@ pub trait Engine {
     fn moving(run: Run) -> Self::Moving;
     /// Whether memory is being paged, so that what is kept for later use costs others.
     fn engaged() -> bool;
-    /// Whether the heap belongs to a session: its mappings are made without reserve and ask for large pages.
+    /// Whether the heap belongs to a session: its mappings are made without reserve.
     fn in_session() -> bool;
+    /// Whether the kernel is asked for large pages.
+    fn large_pages() -> bool {
+        true
+    }
+    /// Whether a new block of so many bytes is to be managed, and lie on large pages where those are asked for. What is
+    /// decided for a block goes for what it grows by.
+    fn wanted(_bytes: usize) -> bool {
+        true
+    }
+    /// Memory on pages of the kernel's pool, which is never paged: its address and length, at least `bytes` at a
+    /// multiple of `align`, and if possible as much as is `welcome`. `None` where the session wants none, or there is
+    /// none.
+    fn pooled(_bytes: usize, _align: usize, _welcome: usize) -> Option<(usize, usize)> {
+        None
+    }
+    /// Size of the pages when the address lies on pages of a pool: only whole ones can be unmapped.
+    fn pool_unit(_address: usize) -> Option<usize> {
+        None
+    }
+    /// Memory that [`Engine::pooled`] gave has been unmapped.
+    fn unpooled(_run: Run) {}
 }

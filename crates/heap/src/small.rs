@@ -65,6 +65,9 @@ unsafe extern "C" fn purge<A: Arenas>(
     _arena: c_uint,
 ) -> bool {
     let address = start.addr() + offset;
+    if A::pool_unit(address).is_some() {
+        return true;
+    }
     A::discard(Run::inside(address, length));
     // SAFETY: jemalloc holds no object in these pages; on failure (true) it knows that they are not zero.
     unsafe { memory::advise(address, length, Advice::DontNeed) }.is_err()

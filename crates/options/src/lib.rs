@@ -3,12 +3,18 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod commands;
+pub mod pages;
+pub mod prefault;
 mod processors;
 mod size;
 mod table;
 mod value;
 
+pub use commands::{COMMANDS, Command, command, takes_program};
+pub use pages::{PAGES, PageChoice, PageChoices, REGIONS, parse_pages};
+pub use prefault::{LOCKS, PrefaultChoices, parse_prefault};
 pub use processors::{Processors, ProcessorsError};
 pub use size::{SizeError, parse_size, show_size};
-pub use table::{COMMANDS, Command, Kind, OPTIONS, Spec, command, find, options_of};
-pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, PAGES, parse_memory};
+pub use table::{Kind, OPTIONS, Spec, find, options_of};
+pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, parse_memory};

@@ -1,6 +1,7 @@
-//! The table: every option and command of `ream`, once.
+//! The table: every option of `ream`, once.
 
-use crate::value::{ENGINES, FETCHES, IO, PAGES};
+use crate::prefault::LOCKS;
+use crate::value::{ENGINES, FETCHES, IO};
 
 /// What values an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,18 +12,29 @@ pub enum Kind {
     Memory,
     /// A size in bytes; see [`crate::parse_size`].
     Size,
+    /// Text that the command itself understands.
+    Text,
     /// A directory; may be given several times, in order of preference.
     Directories,
     /// Nothing, or a file after `=`. `=yes` and `=no` are accepted.
     OptionalFile,
+    /// Nothing, or after `=` text that the command itself understands, often one of these words. `=yes` and `=no` are
+    /// accepted.
+    OptionalText(&'static [&'static str]),
     /// A level and perhaps a file: `LEVEL[:FILE]`.
     Log,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Sizes of pages, by region; see [`crate::parse_pages`].
+    Pages,
     /// A list of processors; see [`crate::Processors`].
     Processors,
     /// A whole number between the two, both included.
     Count(u32, u32),
+    /// A file that is there.
+    File,
+    /// Any text; may be given several times.
+    Texts,
 }
 
 /// One option.
@@ -52,93 +64,8 @@ pub struct Spec {
     pub hidden: bool,
 }
 
-/// One command.
-#[derive(Clone, Copy, Debug)]
-pub struct Command {
-    /// Its name.
-    pub name: &'static str,
-    /// What follows its name in a usage line.
-    pub usage: &'static str,
-    /// One line for `--help`, without a full stop.
-    pub help: &'static str,
-    /// Whole sentences for `ream help` and the man page; paragraphs end with an empty line.
-    pub long: &'static str,
-    /// The words it takes as its first argument, for completion.
-    pub words: &'static [&'static str],
-}
-
-/// Every command, in the order of the help text.
-pub const COMMANDS: &[Command] = &[
-    Command {
-        name: "run",
-        usage: "[OPTION]... [--] PROGRAM [ARGUMENT]...",
-        help: "run a program within a memory budget",
-        long: "Runs PROGRAM, unmodified, so that its data take at most the given amount of RAM. What does not fit \
-               lives in a store, an unlinked file in a directory on a local disk, and comes and goes at the speed of \
-               that disk. While everything fits, nothing is paged and nothing is slower.\n\n\
-               ream becomes the program: process number, terminal, signals and exit status are the program's own. \
-               Processes that it starts belong to the same session and share its budget.\n\n\
-               PROGRAM must be a dynamically linked program of the system's own C library. A script is run by its \
-               interpreter, to which the same applies.",
-        words: &[],
-    },
-    Command {
-        name: "doctor",
-        usage: "[OPTION]...",
-        help: "say what this machine offers, and how to mend what it lacks",
-        long: "Looks at the kernel, at userfaultfd, io_uring, large pages, limits, the cgroup and the places for a \
-               store, whose speed it measures, and says which engine a run would get and why. Every line has a \
-               verdict, and where something is missing one command that mends it. Needs no privileges and changes \
-               nothing.\n\n\
-               The exit status is 0 when a run can page, and 1 when it cannot.",
-        words: &[],
-    },
-    Command {
-        name: "status",
-        usage: "[PID] [OPTION]...",
-        help: "show on which pages a running program's memory lies",
-        long: "Shows for each region of process PID, heap, static data, stacks, code, shared memory and files, how much \
-               of it is in RAM, and how much of that on pages of 2 MiB and of 1 GiB; and how many TLB entries it takes \
-               to reach all of it. Regions with less than 2 MiB in RAM are summed up. Without PID, lists the \
-               programs that run under Ream, with --all everybody's processes that may be looked at.\n\n\
-               The exit status is 0, and 1 when no process was found.",
-        words: &[],
-    },
-    Command {
-        name: "bench",
-        usage: "paging|fits|malloc|pages [OPTION]...",
-        help: "measure Ream against the raw device, kernel swap and RAM",
-        long: "paging: sequential, strided, random and skewed access to four times the budget, in turns with direct \
-               I/O on the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that \
-               fit the budget, with and without Ream. malloc: small blocks, with and without Ream. pages: \
-               computations on small pages, under Ream, and on large pages set by hand. `ream bench --help` lists \
-               the options. The exit status is 0 when every requirement was met, and 1 when one was not.",
-        words: &["paging", "fits", "malloc", "pages"],
-    },
-    Command {
-        name: "completions",
-        usage: "bash|zsh|fish",
-        help: "print completions for a shell",
-        long: "Prints the completions for a shell, made from the table of options.",
-        words: SHELLS,
-    },
-    Command {
-        name: "man",
-        usage: "",
-        help: "print the man page",
-        long: "Prints the man page ream(1) in roff, made from the table of options: `ream man | man -l -`.",
-        words: &[],
-    },
-    Command {
-        name: "help",
-        usage: "[COMMAND]",
-        help: "explain a command and its options",
-        long: "Explains a command and its options at length; without COMMAND, lists the commands.",
-        words: &["run", "doctor", "status", "bench", "completions", "man"],
-    },
-];
-
-const SHELLS: &[&str] = &["bash", "zsh", "fish"];
+/// Options of this command only.
+const SETUP: &[&str] = &["setup"];
 
 /// A switch of no command, from which the entries of the table differ.
 const PLAIN: Spec = Spec {
@@ -170,6 +97,7 @@ pub const OPTIONS: &[Spec] = &[
                the cgroup's limit less 64 MiB. Stacks, program code and files do not count.",
         variable: "REAM_MEMORY",
         in_file: true,
+        commands: &["run", "mark"],
         ..PLAIN
     },
     Spec {
@@ -275,15 +203,87 @@ pub const OPTIONS: &[Spec] = &[
     },
     Spec {
         name: "pages",
-        kind: Kind::Choice(PAGES),
-        value: "SIZE",
+        kind: Kind::Pages,
+        value: "SIZE|REGION=SIZE,...",
         default: "auto",
         help: "size of the pages that the program's memory is given",
-        long: "auto: large pages (2 MiB) for the heap, mappings and static arrays of 2 MiB or more, and for deep \
-               stacks. huge: stacks from their first page on, too. small: 4 KiB pages only. ream status shows what a \
-               program has.",
+        long: "SIZE is one of: auto, large pages (2 MiB) for the heap, mappings and static arrays of 2 MiB or more, and \
+               for deep stacks; huge, the same and stacks from their first page on; small, 4 KiB pages only; 64k, the \
+               kernel's middle size, where its administrator has switched that on; hugetlb and 1g, pages of 2 MiB or \
+               1 GiB from the kernel's pool, which ream setup fills, for malloc and static arrays: they are never \
+               paged, count in full against the budget, and are copied at a fork. What the pool cannot give is \
+               made of the next smaller size. But with small, code whose file holds whole blocks of 2 MiB is read \
+               into the page cache as large pages before the start.\n\n\
+               REGION is heap, bss (static data), stack, text (program code) or shm (memory that processes share); \
+               without it, SIZE goes for heap, bss and stack. shm=huge, for shared mappings, memfd, /dev/shm and System V \
+               segments of 2 MiB or more, and shm=hugetlb, for those of them that are no files, are had by their name \
+               only: such memory is never paged and outside the budget. And text=huge runs a program whose code cannot be had otherwise from an edited copy.\n\n\
+               With :prefer, as without, what cannot be had is said, except for auto; with :require the program is \
+               not started then. ream status shows what a program has.",
         variable: "REAM_PAGES",
         in_file: true,
+        commands: &["run", "doctor", "mark"],
+        ..PLAIN
+    },
+    Spec {
+        name: "prefault",
+        kind: Kind::OptionalText(&["heap", "bss", "stack", "text", "shm"]),
+        value: "REGION[=SIZE],...",
+        help: "memory that is there before the program touches it",
+        long: "Memory that is there before the program touches it. REGION is heap, bss, stack, text or shm, as for --pages; \
+               without a value, heap and bss. On pages of a pool: heap=SIZE is reserved in it before the program begins, and \
+               again whenever a block is freed, so that others cannot take it; what has no SIZE is reserved when it is \
+               mapped. Other memory is populated when it is mapped, so that a later touch is no page fault: with \
+               heap=SIZE the first SIZE of the heap, otherwise as much as fits the budget; all static data; of stacks of \
+               4 MiB and more the uppermost SIZE, otherwise all; code as far as it is mapped; shared anonymous mappings. \
+               What does not fit --memory is refused. On a machine of several NUMA nodes heap, bss and shm are reserved only, \
+               and lie where they are touched first, unless numactl says where.\n\n\
+               With :prefer, as without, what is not to be had is said; with :require the program is not started, or stopped. \
+               Every program of the session does the same; a shell that waits holds what it has reserved.",
+        variable: "REAM_PREFAULT",
+        in_file: true,
+        commands: &["run", "mark"],
+        ..PLAIN
+    },
+    Spec {
+        name: "lock",
+        kind: Kind::OptionalText(LOCKS),
+        value: "prefer|require",
+        help: "keep what lies on large pages in RAM, never paged",
+        long: "Keeps what Ream places on large pages in RAM once it was touched: heap, static data and stacks are locked \
+               (mlock2), pages of a pool are by nature. Neither Ream nor the kernel ever pages it, and devices can use it. It \
+               counts against the budget with its full size when it is mapped; a quarter of the budget, and 16 MiB, stay \
+               for what is not locked, and what goes beyond is paged as ever. RLIMIT_MEMLOCK must allow all that the budget \
+               does. prefer, as without a value: says so where not, and locks nothing. require: does not start the \
+               program, and stops it where memory would have to stay unlocked. A child of fork has nothing locked; a program \
+               that is executed has its own.",
+        variable: "REAM_LOCK",
+        in_file: true,
+        commands: &["run", "mark"],
+        ..PLAIN
+    },
+    Spec {
+        name: "bloat",
+        kind: Kind::Count(0, 100),
+        value: "PERCENT",
+        default: "10",
+        help: "waste by large pages that is not given back",
+        long: "Percent of what is in RAM that large pages may hold in vain, with --pages=auto: beyond that, blocks that \
+               are mostly zeros give these back and get small pages. 100 leaves everything as it is. Needs a kernel \
+               that can move pages (Linux 6.8) and a whole userfaultfd.",
+        variable: "REAM_BLOAT",
+        in_file: true,
+        ..PLAIN
+    },
+    Spec {
+        name: "bloat-age",
+        kind: Kind::Count(4, 60_000),
+        value: "MILLISECONDS",
+        help: "age from which a large page can be wasteful",
+        long: "Age from which a large page can be found wasteful.",
+        variable: "REAM_BLOAT_AGE",
+        hidden: true,
+        commands: &["run", "mark"],
         ..PLAIN
     },
     Spec {
@@ -317,10 +317,66 @@ pub const OPTIONS: &[Spec] = &[
         ..PLAIN
     },
     Spec {
+        name: "runs",
+        kind: Kind::Count(1, 1000),
+        value: "NUMBER",
+        default: "9",
+        help: "rounds in which everything runs once",
+        long: "Rounds, in each of which the program runs once plain and once under each of the settings. Intervals need 6; \
+               with 9, one run of each end may be far off.",
+        commands: &["compare"],
+        ..PLAIN
+    },
+    Spec {
+        name: "seconds",
+        kind: Kind::Count(1, 31_536_000),
+        value: "NUMBER",
+        help: "begin no round that would not end by then",
+        long: "Begins no further round when it would, by those before, end later than so many seconds after the start.",
+        commands: &["compare"],
+        ..PLAIN
+    },
+    Spec {
+        name: "with",
+        kind: Kind::Texts,
+        value: "SETTINGS",
+        help: "settings to try, such as \"--pages=huge\"; may be repeated",
+        long: "Settings to try in place of those tried by default: options of ream run, in one argument, such as \
+               \"--pages=huge --memory 2G\". May be given several times, the simplest first: of settings between which no \
+               difference is found the first ones are recommended.",
+        commands: &["compare"],
+        ..PLAIN
+    },
+    Spec {
+        name: "stdin",
+        kind: Kind::File,
+        value: "FILE",
+        help: "standard input of each run",
+        long: "File that each run reads as its standard input, from its beginning. By default the input is empty.",
+        commands: &["compare"],
+        ..PLAIN
+    },
+    Spec {
+        name: "save",
+        help: "let ream run use the settings found best for this program",
+        long: "Writes the recommended settings, if there are any, to programs.toml beside the configuration file, where ream \
+               run finds them whenever it runs this program. A program is known by its file, links resolved; a script \
+               by its own file. Its other settings saved before are replaced.",
+        commands: &["compare"],
+        ..PLAIN
+    },
+    Spec {
         name: "json",
         help: "print the findings as JSON",
         long: "Prints the findings as JSON.",
-        commands: &["doctor", "status"],
+        commands: &["doctor", "status", "compare"],
+        ..PLAIN
+    },
+    Spec {
+        name: "show",
+        help: "say which programs are marked, and how",
+        long: "Says of each program whether it is marked, and with which options.",
+        commands: &["mark"],
         ..PLAIN
     },
     Spec {
@@ -331,11 +387,132 @@ pub const OPTIONS: &[Spec] = &[
         ..PLAIN
     },
     Spec {
+        name: "dry-run",
+        help: "show what would be changed, and change nothing",
+        long: "Shows what would be changed, and changes nothing. With --undo, what would be taken back.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "undo",
+        help: "restore what was before",
+        long: "Restores what was before, from the last change to the first. Files and settings that others have \
+               changed since are left as they are, with a message.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "hugetlb",
+        kind: Kind::Text,
+        value: "SIZE|NODE=SIZE,...",
+        help: "reserve so much memory in pages of 2 MiB",
+        long: "Reserves so much memory in pages of 2 MiB, spread over the NUMA nodes, or by node as in 0=4G,1=4G; now \
+               and at boot. Nothing else can use it. A pool that is larger already stays as it is. When the kernel \
+               has fewer pages than asked for, it says so, keeps what it got, and the rest comes at the next boot.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "hugetlb-1g",
+        kind: Kind::Text,
+        value: "SIZE|NODE=SIZE,...",
+        help: "the same in pages of 1 GiB",
+        long: "The same in pages of 1 GiB. A machine that has run for a while seldom has any: the words for the kernel's \
+               command line that reserve them first of all at boot are printed. Boot loaders are left alone.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "memlock",
+        kind: Kind::Text,
+        value: "SIZE|unlimited",
+        help: "memory that a process may lock",
+        long: "Memory that a process of any user, or with --group of its members, may lock, from the next login on \
+               (/etc/security/limits.d).",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "group",
+        kind: Kind::Text,
+        value: "NAME",
+        help: "for the members of this group, instead of for everybody",
+        long: "Access to userfaultfd and the limit on locked memory are for the members of this group, instead of for \
+               everybody; with a pool, so are shared segments of large pages (vm.hugetlb_shm_group). Whoever may use \
+               userfaultfd can make the kernel wait in the middle of a system call of their own, which makes errors of \
+               the kernel easier to exploit: where users are not trusted with that, name a group.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "no-userfaultfd",
+        help: "leave access to userfaultfd as it is",
+        long: "Leaves access to userfaultfd as it is.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "no-thp",
+        help: "leave transparent large pages as they are",
+        long: "Leaves transparent large pages as they are. By default they are set to madvise where they are off \
+               (never).",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "no-sysctl",
+        help: "leave settings of the kernel that are too low",
+        long: "Leaves vm.max_map_count, kernel.shmmax and kernel.shmall as they are. By default they are raised to 65530, \
+               to the machine's RAM and to its pages where they are lower.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "no-binfmt",
+        help: "leave binfmt_misc as it is",
+        long: "Leaves binfmt_misc as it is: marked binaries then run without Ream.",
+        commands: SETUP,
+        ..PLAIN
+    },
+    Spec {
+        name: "handler",
+        kind: Kind::Text,
+        value: "FILE",
+        help: "the program that starts marked binaries",
+        long: "The program that starts marked binaries. By default the one installed with the command.",
+        commands: SETUP,
+        hidden: true,
+        ..PLAIN
+    },
+    Spec {
+        name: "root",
+        kind: Kind::Text,
+        value: "DIRECTORY",
+        help: "a directory that stands for the root of the file system",
+        long: "A directory that stands for the root of the file system, /proc and /sys included.",
+        commands: SETUP,
+        hidden: true,
+        ..PLAIN
+    },
+    Spec {
         name: "help",
         short: Some('h'),
         help: "print help",
         long: "Prints help.",
-        commands: &["", "run", "doctor", "status", "bench", "completions", "man", "help"],
+        commands: &[
+            "",
+            "run",
+            "doctor",
+            "setup",
+            "status",
+            "compare",
+            "mark",
+            "unmark",
+            "bench",
+            "completions",
+            "man",
+            "help",
+        ],
         ..PLAIN
     },
     Spec {
@@ -358,16 +535,11 @@ pub fn options_of<'a>(command: &'a str) -> impl Iterator<Item = &'static Spec> +
     OPTIONS.iter().filter(move |spec| spec.commands.contains(&command))
 }
 
-/// The command with this name.
-pub fn command(name: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.name == name)
-}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
     use super::*;
-    use crate::{LEVELS, Processors, parse_memory, parse_size};
+    use crate::{COMMANDS, LEVELS, Processors, command, parse_memory, parse_pages, parse_size};
     use std::collections::BTreeSet;
 
     #[test]
@@ -414,7 +586,9 @@ mod tests {
                 Kind::Size => assert!(parse_size(spec.default).is_ok()),
                 Kind::Choice(words) => assert!(words.contains(&spec.default)),
                 Kind::Log => assert!(LEVELS.contains(&spec.default)),
+                Kind::Pages => assert!(parse_pages(spec.default).is_ok()),
                 Kind::Processors => assert!(Processors::parse(spec.default).is_ok()),
+                Kind::Count(least, most) => assert!(spec.default.parse().is_ok_and(|n: u32| least <= n && n <= most)),
                 other => panic!("{}: a default for {other:?}", spec.name),
             }
         }

@@ -9,8 +9,6 @@ pub const ENGINES: &[&str] = &["auto", "move", "copy", "usermode"];
 pub const IO: &[&str] = &["auto", "uring", "threads"];
 /// How much is brought in at a touch; the place of a word is the number stored in a session.
 pub const FETCHES: &[&str] = &["auto", "lazy", "aggressive"];
-/// Sizes of pages; the place of a word is the number stored in a session.
-pub const PAGES: &[&str] = &["auto", "small", "huge"];
 /// Levels of messages; the place of a word is the number stored in a session.
 pub const LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 

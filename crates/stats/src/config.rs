@@ -95,16 +95,59 @@ stored_enum! {
 }
 
 stored_enum! {
-    /// Which page size managed memory is given.
+    /// Which page size a region of memory is given.
     Pages {
         /// Large pages where they pay.
         Auto = 0,
         /// 4 KiB pages only.
         Small = 1,
+        /// What the kernel gives without being asked: its middle sizes, where they are on for everybody.
+        Plain = 2,
         /// Transparent large pages everywhere.
-        Transparent = 2,
-        /// Pages of the hugetlb pool.
-        Hugetlb = 3,
+        Huge = 3,
+        /// Pages of 2 MiB of the kernel's pool.
+        Hugetlb = 4,
+        /// Pages of 1 GiB of the kernel's pool.
+        Gigantic = 5,
+    }
+}
+
+impl Pages {
+    /// Whether the kernel is to be advised to use large pages, also where the pool's have run out.
+    pub const fn large(self) -> bool {
+        !matches!(self, Pages::Small | Pages::Plain)
+    }
+    /// Whether pages of a pool are wanted.
+    pub const fn pooled(self) -> bool {
+        matches!(self, Pages::Hugetlb | Pages::Gigantic)
+    }
+}
+
+/// Regions of memory whose pages can be chosen; the number is the index in [`Config::pages`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Region {
+    /// malloc's memory, and mappings.
+    Heap = 0,
+    /// Static data.
+    Static = 1,
+    /// Stacks.
+    Stack = 2,
+    /// Program code.
+    Code = 3,
+    /// Memory that processes share.
+    Shared = 4,
+}
+
+stored_enum! {
+    /// Whether what lies on large pages is locked.
+    Lock {
+        /// It is not.
+        Off = 0,
+        /// As far as that is allowed.
+        Prefer = 1,
+        /// The program does not run without.
+        Require = 2,
     }
 }
 
@@ -141,9 +184,9 @@ pub struct Config {
     pub io: u32,
     /// Stored form of [`Fetch`].
     pub fetch: u32,
-    /// Stored form of [`Pages`].
-    pub pages: u32,
-    /// 1: the page size asked for is required, and the program stops where it cannot be had; 0: preferred.
+    /// Stored forms of [`Pages`], by [`Region`].
+    pub pages: [u32; 5],
+    /// Bit by [`Region`]: the pages asked for are required, and the program stops where they cannot be had.
     pub pages_required: u32,
     /// Stored form of [`Summary`].
     pub summary: u32,
@@ -159,8 +202,26 @@ pub struct Config {
     pub pager_cpus: CpuMask,
     /// Pager threads of one process; 0: chosen by its size.
     pub shards: u32,
+    /// 1: pages of a pool are brought in when they are mapped, since a limit could refuse them at a touch, which kills.
+    pub populate: u32,
+    /// Percent of what is in RAM that large pages may waste before it is given back; 100 and more: whatever they like.
+    pub bloat_percent: u32,
+    /// How long a large page is left alone before it can be found wasteful, in milliseconds.
+    pub bloat_age_ms: u32,
+    /// Stored form of [`Lock`].
+    pub lock: u32,
+    /// Bit by [`Region`]: pages of a pool are reserved before they are needed.
+    pub prefault: u32,
+    /// Bit by [`Region`]: memory is brought in when it is mapped.
+    pub prefault_populate: u32,
+    /// Bit by [`Region`]: the program stops where that cannot be had.
+    pub prefault_required: u32,
+    /// How much of a region, in bytes, by [`Region`]; 0: all.
+    pub prefault_bytes: [u64; 5],
+    /// Stored form of [`Pages`]: what shared memory gets where pages of a pool do not suffice or suit.
+    pub shared_next: u32,
     /// Room for later settings; zero.
-    pub spare: [u32; 15],
+    pub spare: [u32; 3],
 }
 
 impl Config {
@@ -174,7 +235,7 @@ impl Config {
             engine: 0,
             io: 0,
             fetch: 0,
-            pages: 0,
+            pages: [0; 5],
             pages_required: 0,
             summary: 0,
             summary_path: Text::EMPTY,
@@ -183,7 +244,16 @@ impl Config {
             log_path: Text::EMPTY,
             pager_cpus: [0; 16],
             shards: 0,
-            spare: [0; 15],
+            populate: 0,
+            bloat_percent: 10,
+            bloat_age_ms: 1000,
+            lock: 0,
+            prefault: 0,
+            prefault_populate: 0,
+            prefault_required: 0,
+            prefault_bytes: [0; 5],
+            shared_next: Pages::Small as u32,
+            spare: [0; 3],
         }
     }
     /// The engine asked for.
@@ -198,9 +268,17 @@ impl Config {
     pub const fn fetch(&self) -> Fetch {
         Fetch::from_u32(self.fetch)
     }
-    /// The page size asked for.
-    pub const fn pages(&self) -> Pages {
-        Pages::from_u32(self.pages)
+    /// The page size asked for in a region.
+    pub fn pages(&self, region: Region) -> Pages {
+        Pages::from_u32(self.pages.get(region as usize).copied().unwrap_or(0))
+    }
+    /// Whether the program must not run without that.
+    pub const fn pages_required(&self, region: Region) -> bool {
+        self.pages_required >> region as u32 & 1 != 0
+    }
+    /// Whether what lies on large pages is locked.
+    pub const fn lock(&self) -> Lock {
+        Lock::from_u32(self.lock)
     }
     /// What happens with the summary.
     pub const fn summary(&self) -> Summary {

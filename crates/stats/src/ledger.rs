@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Ledger {
+    budget_pages: AtomicU64,
+    /// The budget less what is pinned.
     total_pages: AtomicU64,
     free_pages: AtomicI64,
     /// Counts acquisitions and returns, so that an audit can tell whether it looked at one moment.
@@ -17,12 +19,24 @@ pub struct Ledger {
     peak_managed: AtomicU64,
 }
 
+/// Most pages of a budget that may be pinned: a quarter of it, and 16 MiB, are kept for what can be paged, which needs room
+/// to come and go.
+pub const fn pinnable(budget_pages: u64) -> u64 {
+    let quarter = budget_pages / 4;
+    budget_pages.saturating_sub(if quarter > 4096 { quarter } else { 4096 })
+}
+
 impl Ledger {
     pub(crate) fn set_total(&self, pages: u64) {
+        self.budget_pages.store(pages, SeqCst);
         self.total_pages.store(pages, SeqCst);
         self.free_pages.store(pages as i64, SeqCst);
     }
     /// The budget in pages.
+    pub fn budget_pages(&self) -> u64 {
+        self.budget_pages.load(SeqCst)
+    }
+    /// The part of the budget that serves memory which can be paged: all but what is pinned.
     pub fn total_pages(&self) -> u64 {
         self.total_pages.load(SeqCst)
     }
@@ -30,7 +44,7 @@ impl Ledger {
     pub fn free_pages(&self) -> i64 {
         self.free_pages.load(SeqCst)
     }
-    /// Most pages ever held at once.
+    /// Most pages ever held at once, what is pinned among them.
     pub fn peak_held(&self) -> u64 {
         self.peak_held.load(SeqCst)
     }
@@ -59,12 +73,55 @@ impl Ledger {
     pub(crate) fn put(&self, pages: u64) {
         self.free_pages.fetch_add(pages as i64, SeqCst);
     }
-    /// Replaces `seen` by `right`; false when the number has changed since.
-    pub(crate) fn correct(&self, seen: i64, right: i64) -> bool {
-        self.free_pages.compare_exchange(seen, right, SeqCst, SeqCst).is_ok()
+    /// Replaces total and free pages, both as seen, by what is right; false when a number has changed since.
+    pub(crate) fn correct(&self, seen: (u64, i64), right: (u64, i64)) -> bool {
+        let total = self.total_pages.compare_exchange(seen.0, right.0, SeqCst, SeqCst);
+        total.is_ok() && self.free_pages.compare_exchange(seen.1, right.1, SeqCst, SeqCst).is_ok()
+    }
+    /// Takes pages out of the budget for good, all of them or none; never more than [`pinnable`] allows.
+    pub(crate) fn pin(&self, pages: u64) -> bool {
+        let least = self.budget_pages() - pinnable(self.budget_pages());
+        let rest = |total: u64| total.checked_sub(pages).filter(|rest| *rest >= least);
+        if self.total_pages.fetch_update(SeqCst, SeqCst, rest).is_err() {
+            return false;
+        }
+        let enough = |free: i64| free.checked_sub_unsigned(pages).filter(|rest| *rest >= 0);
+        let taken = self.free_pages.fetch_update(SeqCst, SeqCst, enough).is_ok();
+        if !taken {
+            self.total_pages.fetch_add(pages, SeqCst);
+        }
+        taken
+    }
+    /// Changes the budget. What is held may then be more than there is; free pages are negative until it was given up.
+    /// False when too little would be left beside what is pinned.
+    pub(crate) fn set_budget(&self, pages: u64) -> bool {
+        let before = self.budget_pages();
+        let pinned = before.saturating_sub(self.total_pages());
+        if pages < pinned.saturating_add((pages / 4).max(4096)) {
+            return false;
+        }
+        let before = self.budget_pages.swap(pages, SeqCst);
+        let by = pages as i64 - before as i64;
+        self.total_pages.fetch_add(by as u64, SeqCst);
+        self.free_pages.fetch_add(by, SeqCst);
+        true
+    }
+    /// As [`Ledger::pin`], of pages that somebody holds who has to give them up first: fewer than none may be free then.
+    pub(crate) fn pin_ahead(&self, pages: u64) -> bool {
+        let least = (self.budget_pages() / 4).max(4096);
+        let rest = |total: u64| total.checked_sub(pages).filter(|rest| *rest >= least);
+        if self.total_pages.fetch_update(SeqCst, SeqCst, rest).is_err() {
+            return false;
+        }
+        self.free_pages.fetch_sub(pages as i64, SeqCst);
+        true
+    }
+    pub(crate) fn unpin(&self, pages: u64) {
+        self.free_pages.fetch_add(pages as i64, SeqCst);
+        self.total_pages.fetch_add(pages, SeqCst);
     }
     fn note_held(&self, free: i64) {
-        let held = (self.total_pages() as i64 - free).max(0) as u64;
+        let held = (self.budget_pages() as i64 - free).max(0) as u64;
         if held > self.peak_held.load(SeqCst) {
             self.peak_held.fetch_max(held, SeqCst);
         }
@@ -121,6 +178,31 @@ mod tests {
         ledger.put(5);
         assert_eq!(ledger.take(60), 5);
         assert_eq!(ledger.peak_held(), 100);
+    }
+
+    #[test]
+    fn a_budget_shrinks_below_what_is_held_and_grows_again() {
+        let ledger = Ledger::default();
+        ledger.set_total(100_000);
+        assert_eq!(ledger.take(60_000), 60_000);
+        assert!(ledger.set_budget(50_000));
+        assert_eq!((ledger.total_pages(), ledger.free_pages(), ledger.take(1)), (50_000, -10_000, 0));
+        assert!(ledger.set_budget(70_000));
+        assert_eq!(ledger.take(20_000), 10_000);
+        assert!(!ledger.set_budget(4095) && ledger.budget_pages() == 70_000);
+    }
+
+    #[test]
+    fn pinned_pages_are_no_part_of_the_budget() {
+        let ledger = Ledger::default();
+        ledger.set_total(100_000);
+        assert_eq!(ledger.take(30_000), 30_000);
+        assert!(!ledger.pin(71_000) && ledger.pin(60_000) && !ledger.pin(16_000));
+        assert_eq!((ledger.budget_pages(), ledger.total_pages(), ledger.free_pages()), (100_000, 40_000, 10_000));
+        ledger.unpin(60_000);
+        assert_eq!((ledger.total_pages(), ledger.free_pages()), (100_000, 70_000));
+        ledger.set_total(4096 + 512);
+        assert!(!ledger.pin(1024) && ledger.pin(512));
     }
 
     #[test]

@@ -7,14 +7,18 @@
 mod config;
 mod counters;
 mod ledger;
+mod phases;
 mod process;
+mod request;
 mod session;
 mod summary;
 
-pub use config::{Config, CpuMask, Engine, Fetch, Io, Pages, Summary, Text};
+pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Summary, Text};
 pub use counters::{Counter, Counters};
-pub use ledger::Ledger;
+pub use ledger::{Ledger, pinnable};
+pub use phases::{Mark, PHASE_NAME, PHASES, Phase, Phases};
 pub use process::{Identity, LEASES, Lifecycle, Process};
+pub use request::{Address, Need, Request, socket_name};
 pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
 pub use summary::Report;
 

@@ -61,6 +61,7 @@ pub struct Process {
     /// 1 while `held` and the ledger are being changed together.
     pub(crate) moving: AtomicU32,
     pub(crate) held: AtomicU64,
+    pub(crate) pinned: AtomicU64,
     pub(crate) managed: AtomicI64,
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
@@ -104,6 +105,10 @@ impl Process {
     /// Pages of the budget that it holds.
     pub fn held_pages(&self) -> u64 {
         self.held.load(SeqCst)
+    }
+    /// Pages that it took out of the budget for memory that is never paged.
+    pub fn pinned_pages(&self) -> u64 {
+        self.pinned.load(SeqCst)
     }
     /// Pages it manages, in RAM or not.
     pub fn managed_pages(&self) -> u64 {
@@ -155,6 +160,47 @@ impl Process {
         ledger.put(returned);
         self.moving.fetch_sub(1, SeqCst);
         returned
+    }
+    /// Takes pages out of the budget for memory that is never paged: all of them, or none (false). Only the process
+    /// itself calls this.
+    pub fn pin(&self, ledger: &Ledger, pages: u64) -> bool {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let taken = ledger.pin(pages);
+        if taken {
+            self.pinned.fetch_add(pages, SeqCst);
+        }
+        self.moving.fetch_sub(1, SeqCst);
+        taken
+    }
+    /// Takes pages out of the budget that are held still, also by this process: they are given up as pagers find time.
+    /// All of them, or none (false).
+    pub fn pin_ahead(&self, ledger: &Ledger, pages: u64) -> bool {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let taken = ledger.pin_ahead(pages);
+        if taken {
+            self.pinned.fetch_add(pages, SeqCst);
+        }
+        self.moving.fetch_sub(1, SeqCst);
+        taken
+    }
+    /// Changes the session's budget, in pages; false when too little would be left beside what is pinned.
+    pub fn set_budget(&self, ledger: &Ledger, pages: u64) -> bool {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let set = ledger.set_budget(pages);
+        self.moving.fetch_sub(1, SeqCst);
+        set
+    }
+    /// Puts pages back that [`Process::pin`] took out.
+    pub fn unpin(&self, ledger: &Ledger, pages: u64) {
+        self.moving.fetch_add(1, SeqCst);
+        ledger.changes.fetch_add(1, SeqCst);
+        let pinned = self.pinned.load(SeqCst).min(pages);
+        self.pinned.fetch_sub(pinned, SeqCst);
+        ledger.unpin(pinned);
+        self.moving.fetch_sub(1, SeqCst);
     }
     /// Hands `pages`, at most what it holds, to another entry, past the ledger, where others might take them.
     pub fn hand_over(&self, ledger: &Ledger, other: &Process, pages: u64) {
@@ -244,6 +290,7 @@ impl Process {
         ledger.changes.fetch_add(1, SeqCst);
         let held = self.held.swap(0, SeqCst);
         ledger.put(held);
+        ledger.unpin(self.pinned.swap(0, SeqCst));
         self.moving.store(0, SeqCst);
         ledger.change_managed(-self.managed.swap(0, SeqCst));
         self.set_starving(ledger, false);

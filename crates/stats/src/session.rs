@@ -7,12 +7,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::process::{Identity, Lifecycle, Process};
-use crate::{Config, Counters, Ledger, whole_pages};
+use crate::{Config, Counters, Ledger, Phases, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 3;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -65,15 +65,23 @@ pub struct Session {
     forks: AtomicU64,
     root_pid: AtomicU32,
     agent_pid: AtomicU32,
+    /// User of the agent.
+    agent_user: AtomicU32,
+    padding: AtomicU32,
+    /// What the name of the agent's socket is made of.
+    door: AtomicU64,
     root_start: AtomicU64,
     began_ms: AtomicU64,
     config: Config,
     ledger: Ledger,
     ended: Counters,
+    phases: Phases,
     table: [Process; PROCESSES],
 }
 
 impl Session {
+    /// Where in the file its nonce lies.
+    pub const NONCE_AT: u64 = core::mem::offset_of!(Session, nonce) as u64;
     /// Bytes of the file that holds a session. Most are never touched and take no memory.
     pub const BYTES: usize = core::mem::size_of::<Session>();
 
@@ -131,6 +139,10 @@ impl Session {
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
+    /// What the program marked.
+    pub fn phases(&self) -> &Phases {
+        &self.phases
+    }
     /// Counters of the processes that have ended.
     pub fn ended(&self) -> &Counters {
         &self.ended
@@ -156,9 +168,26 @@ impl Session {
         let pid = self.root_pid.load(SeqCst);
         (pid != 0).then(|| Identity { pid, start: self.root_start.load(SeqCst) })
     }
-    /// Tells the process number of the session's agent.
-    pub fn set_agent(&self, pid: u32) {
+    /// Tells the process number and the user of the session's agent.
+    pub fn set_agent(&self, pid: u32, user: u32) {
+        self.agent_user.store(user, SeqCst);
         self.agent_pid.store(pid, SeqCst);
+    }
+    /// Tells what the name of the agent's socket is made of; not 0.
+    pub fn set_door(&self, door: u64) {
+        self.door.store(door, SeqCst);
+    }
+    /// What the name of the agent's socket is made of; 0 before it was told.
+    pub fn door(&self) -> u64 {
+        self.door.load(SeqCst)
+    }
+    /// User of the session's agent.
+    pub fn agent_user(&self) -> u32 {
+        self.agent_user.load(SeqCst)
+    }
+    /// What every process of the session knows, and nobody else.
+    pub fn nonce(&self) -> u64 {
+        self.nonce.load(SeqCst)
     }
     /// Process number of the session's agent, 0 before it was told.
     pub fn agent(&self) -> u32 {
@@ -358,18 +387,21 @@ impl Session {
     pub fn audit(&self) -> i64 {
         let changes = self.ledger.changes.load(SeqCst);
         let free = self.ledger.free_pages();
-        let mut held = 0;
+        let total = self.ledger.total_pages();
+        let (mut held, mut pinned) = (0, 0);
         for process in self.used() {
             if process.moving.load(SeqCst) != 0 {
                 return 0;
             }
             held += process.held_pages();
+            pinned += process.pinned_pages();
         }
-        let right = self.ledger.total_pages() as i64 - held as i64;
-        if right == free
+        let right_total = self.ledger.budget_pages().saturating_sub(pinned);
+        let right = right_total as i64 - held as i64;
+        if right == free && right_total == total
             || self.used().iter().any(|process| process.moving.load(SeqCst) != 0)
             || self.ledger.changes.load(SeqCst) != changes
-            || !self.ledger.correct(free, right)
+            || !self.ledger.correct((total, free), (right_total, right))
         {
             return 0;
         }

@@ -5,14 +5,15 @@ use core::fmt::{self, Write};
 
 use ream_options::{ENGINES, show_size};
 
-use crate::{Counters, Session};
+use crate::{Counters, Phases, Session};
 
 const PAGE: u64 = 4096;
 
 /// The figures of a session at one moment. Large: keep it off small stacks.
 #[derive(Debug)]
-pub struct Report {
+pub struct Report<'a> {
     counters: Counters,
+    phases: Option<&'a Phases>,
     budget: u64,
     peak_resident: u64,
     peak_managed: u64,
@@ -20,9 +21,9 @@ pub struct Report {
     engine: &'static str,
 }
 
-impl Report {
+impl Report<'_> {
     /// Takes the figures. `now_ms` is the monotonic clock.
-    pub fn of(session: &Session, now_ms: u64) -> Report {
+    pub fn of(session: &Session, now_ms: u64) -> Report<'_> {
         let counters = Counters::default();
         session.add_to(&counters);
         let asked = session.config().engine;
@@ -30,7 +31,8 @@ impl Report {
         let engine = used.filter(|engine| *engine != 0).last().unwrap_or(asked);
         Report {
             counters,
-            budget: session.config().budget_bytes,
+            phases: Some(session.phases()),
+            budget: session.ledger().budget_pages() * PAGE,
             peak_resident: session.ledger().peak_held() * PAGE,
             peak_managed: session.ledger().peak_managed() * PAGE,
             elapsed_ms: now_ms.saturating_sub(session.began_ms()),
@@ -54,7 +56,8 @@ impl Report {
         write!(out, "ream: {processes} {plural}, {}; budget {}", Seconds(self.elapsed_ms), show_size(self.budget))?;
         writeln!(out, ", peak managed {}", show_size(self.peak_managed))?;
         if counters.engagements.get() == 0 {
-            return writeln!(out, "ream: the data fitted, so nothing was paged");
+            writeln!(out, "ream: the data fitted, so nothing was paged")?;
+            return self.write_phases(out);
         }
         write!(out, "ream: peak resident {}, ", show_size(self.peak_resident))?;
         write!(out, "large pages {}, ", Share(counters.sampled_huge.get(), counters.sampled_resident.get()))?;
@@ -72,7 +75,24 @@ impl Report {
         match self.budget_to_halve() {
             Some(bytes) => writeln!(out, "; {} would have halved the reads", show_size(bytes)),
             None => writeln!(out),
+        }?;
+        self.write_phases(out)
+    }
+
+    /// A line for each phase that the program marked.
+    fn write_phases(&self, out: &mut dyn Write) -> fmt::Result {
+        for phase in self.phases.iter().flat_map(|phases| phases.used()) {
+            let (times, name) = (phase.times.get(), phase.name());
+            write!(out, "ream: phase {}: ", text(&name))?;
+            if times > 1 {
+                write!(out, "{times} times, ")?;
+            }
+            write!(out, "{}; ", Seconds(phase.spent_us.get() / 1000))?;
+            write!(out, "read {}, wrote {}, ", show_size(phase.bytes_in.get()), show_size(phase.bytes_out.get()))?;
+            let waited = Seconds(phase.waited_ns.get() / 1_000_000);
+            writeln!(out, "{} faults, waited {waited}", phase.faults.get())?;
         }
+        Ok(())
     }
 
     /// Writes one JSON object: bytes, milliseconds, counts; shares are between 0 and 1.
@@ -105,9 +125,27 @@ impl Report {
         let (huge, resident) = (counters.sampled_huge.get(), counters.sampled_resident.get());
         let thousandths = (huge * 1000).checked_div(resident).unwrap_or(0).min(1000);
         writeln!(out, "  \"large_page_share\": {}.{:03},", thousandths / 1000, thousandths % 1000)?;
+        let mut before = "  \"phases\": [";
+        for phase in self.phases.iter().flat_map(|phases| phases.used()) {
+            write!(out, "{before}\n    {{\"name\": \"{}\", \"times\": {}", text(&phase.name()), phase.times.get())?;
+            write!(out, ", \"elapsed_ms\": {}", phase.spent_us.get() / 1000)?;
+            write!(out, ", \"bytes_in\": {}, \"bytes_out\": {}", phase.bytes_in.get(), phase.bytes_out.get())?;
+            write!(out, ", \"faults\": {}", phase.faults.get())?;
+            write!(out, ", \"waited_ms\": {}}}", phase.waited_ns.get() / 1_000_000)?;
+            before = ",";
+        }
+        if before == "," {
+            writeln!(out, "\n  ],")?;
+        }
         writeln!(out, "  \"engine\": \"{}\"", self.engine)?;
         writeln!(out, "}}")
     }
+}
+
+/// The text before the first zero byte.
+fn text(bytes: &[u8]) -> &str {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or(&[]);
+    core::str::from_utf8(text).unwrap_or("?")
 }
 
 /// Milliseconds, shown as seconds with one decimal.
@@ -137,7 +175,7 @@ mod tests {
     use super::*;
     use std::string::String;
 
-    fn report(engaged: bool) -> Report {
+    fn report(engaged: bool) -> Report<'static> {
         let counters = Counters::default();
         counters.processes.add(1);
         if engaged {
@@ -157,6 +195,7 @@ mod tests {
         }
         Report {
             counters,
+            phases: None,
             budget: 1 << 30,
             peak_resident: 1 << 30,
             peak_managed: 4 << 30,
@@ -179,6 +218,30 @@ mod tests {
         let mut text = String::new();
         report(false).write_text(&mut text).unwrap();
         assert!(text.ends_with("nothing was paged\n") && text.lines().count() == 2, "{text}");
+    }
+
+    #[test]
+    fn phases_come_after_the_rest_and_as_a_list() {
+        let phases = Phases::none();
+        for (name, times) in [(&b"load"[..], 1), (b"solve", 3), (b"never left", 0)] {
+            let (_, phase) = phases.find(name).unwrap();
+            phase.times.add(times);
+            phase.bytes_in.add(times << 30);
+            phase.spent_us.add(times * 1_500_000);
+        }
+        let report = Report { phases: Some(&phases), ..report(false) };
+        let (mut text, mut json) = (String::new(), String::new());
+        report.write_text(&mut text).unwrap();
+        report.write_json(&mut json).unwrap();
+        assert!(
+            text.ends_with(
+                "ream: phase load: 1.5 s; read 1 GiB, wrote 0 B, 0 faults, waited 0.0 s\n\
+                 ream: phase solve: 3 times, 4.5 s; read 3 GiB, wrote 0 B, 0 faults, waited 0.0 s\n"
+            ),
+            "{text}"
+        );
+        let entry = "{\"name\": \"solve\", \"times\": 3, \"elapsed_ms\": 4500, \"bytes_in\": 3221225472, ";
+        assert!(json.contains(entry) && json.contains("}\n  ],\n  \"engine\"") && !json.contains("never"), "{json}");
     }
 
     #[test]

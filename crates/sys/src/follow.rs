@@ -149,6 +149,23 @@ impl Follower {
         outcome
     }
 
+    /// Follows nobody from now on and ends the guard; both begin anew with the next thread to be followed.
+    pub(crate) fn rest(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            let post = &*self.post;
+            post.quit.store(1, Ordering::SeqCst);
+            post.asleep.store(0, Ordering::SeqCst);
+            futex::wake(&post.asleep, 1, Scope::Private);
+            guard.join();
+            for word in [&post.quit, &post.able, &post.stepped_in] {
+                word.store(0, Ordering::SeqCst);
+            }
+        }
+        if self.now.take().is_some() {
+            let _ = process::set_processors(&self.allowed);
+        }
+    }
+
     fn processor_of(&mut self, thread: u32) -> Option<u32> {
         let fd = match self.last {
             Some((last, fd)) if last == thread => fd,
@@ -216,18 +233,9 @@ fn watch(argument: *mut ()) -> ! {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if let Some(guard) = self.guard.take() {
-            let post = &*self.post;
-            post.quit.store(1, Ordering::SeqCst);
-            post.asleep.store(0, Ordering::SeqCst);
-            futex::wake(&post.asleep, 1, Scope::Private);
-            guard.join();
-        }
+        self.rest();
         if let Some((_, fd)) = self.last {
             file::close(fd);
-        }
-        if self.now.is_some() {
-            let _ = process::set_processors(&self.allowed);
         }
     }
 }

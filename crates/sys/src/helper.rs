@@ -68,6 +68,23 @@ impl Helper {
         true
     }
 
+    /// Ends the thread, unless it is on an errand; another is started when it is needed. Whether there is none now.
+    pub(crate) fn rest(&mut self) -> bool {
+        let shared = &*self.desk;
+        if self.thread.is_none() {
+            return true;
+        }
+        if shared.state.compare_exchange(IDLE, QUIT, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return false;
+        }
+        futex::wake(&shared.state, 1, Scope::Private);
+        if let Some(thread) = self.thread.take() {
+            thread.join();
+        }
+        shared.state.store(IDLE, Ordering::Release);
+        true
+    }
+
     /// Tag and result (0 or a negative errno) of an errand that has been done.
     pub(crate) fn take(&mut self) -> Option<(u32, i32)> {
         let mut count = [0u8; 8];
@@ -98,7 +115,13 @@ fn work(argument: *mut ()) -> ! {
         let (address, bytes) = (shared.address.load(Ordering::Relaxed), shared.bytes.load(Ordering::Relaxed));
         // SAFETY: populating changes no content.
         let result = match unsafe { memory::advise(address, bytes, Advice::PopulateWrite) } {
-            Ok(()) => 0,
+            Ok(()) => {
+                // Whether a page may be moved the kernel asks the first one of its large page (Linux 6.8 to 6.18 at least),
+                // which stays as the fork left it when it is not mapped here any more.
+                // SAFETY: a hint.
+                let _ = unsafe { memory::advise(address, bytes, Advice::Cold) };
+                0
+            }
             Err(error) => error.negative(),
         };
         shared.result.store(result, Ordering::Relaxed);

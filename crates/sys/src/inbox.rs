@@ -100,7 +100,7 @@ impl Inbox {
                 let page = Page::containing(address as usize);
                 return self.uffd.wake(page.address(), Run { start: page, pages: 1 }.bytes());
             }
-            News::Other => return,
+            News::Removed { .. } | News::Other => return,
         };
         events.push(event);
     }

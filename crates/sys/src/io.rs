@@ -63,6 +63,14 @@ impl Io {
         }
     }
 
+    /// Ends the threads, if there are any; others are made when they are needed.
+    pub(crate) fn rest(&mut self) {
+        match self {
+            Io::Ring(_) => {}
+            Io::Workers(workers) => workers.rest(),
+        }
+    }
+
     /// Ends a watch. False when nothing more will come of it.
     pub(crate) fn unwatch(&mut self, watch: u64, data: u64) -> bool {
         match self {

@@ -28,10 +28,13 @@ pub mod process;
 mod procfs;
 mod queue;
 pub mod ring;
+pub mod socket;
+pub mod sparse;
 mod staging;
 pub mod syscall;
 pub mod thread;
 pub mod uffd;
+pub mod user;
 mod workers;
 
 pub use linux::{LinuxConfig, LinuxMachine, Setup};

@@ -17,6 +17,7 @@ use crate::queue::Queue;
 use crate::ring::Completion;
 use crate::staging::Staging;
 use crate::uffd::{Access, Uffd, feature, mode};
+use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
 
@@ -36,6 +37,8 @@ pub struct LinuxConfig {
     pub user_only: bool,
     /// What the program's threads lend the kernel: necessary where the userfaultfd may be one for ordinary users only.
     pub loans: Option<&'static Loans>,
+    /// Whom to ask for what this thread may not open.
+    pub ask: Ask,
     /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.
     pub move_pages: bool,
     /// Use io_uring; otherwise threads.
@@ -101,7 +104,7 @@ impl LinuxMachine {
         let move_feature = if config.move_pages { feature::MOVE } else { 0 };
         let events = feature::EVENT_REMAP | feature::EVENT_UNMAP;
         let wanted = move_feature | events | feature::WRITE_PROTECT | feature::THREAD_ID;
-        let uffd = Uffd::open(wanted, config.user_only).map_err(fail("open a userfaultfd"))?;
+        let uffd = Uffd::open(wanted, config.user_only, config.ask).map_err(fail("open a userfaultfd"))?;
         LinuxMachine::with(config, uffd).inspect_err(|_| uffd.close())
     }
 
@@ -124,7 +127,7 @@ impl LinuxMachine {
         Ok(LinuxMachine {
             staging: Staging::new(config.small_frames, config.huge_blocks, config.move_pages, &uffd)?,
             inbox: Inbox::new(uffd).map_err(fail("map the message queue"))?,
-            pagemap: Pagemap::open().map_err(fail("open /proc/self/pagemap"))?,
+            pagemap: Pagemap::open(config.ask).map_err(fail("open /proc/self/pagemap"))?,
             helper: Helper::new().map_err(fail("prepare the helper thread"))?,
             follower: Follower::new([uffd_fd, io.descriptor()]).map_err(fail("read the processor mask"))?,
             io,
@@ -138,7 +141,7 @@ impl LinuxMachine {
             reserved: 0,
             watching_messages: false,
             watching_helper: false,
-            memory: if config.move_pages { None } else { Some(open_memory()?) },
+            memory: if config.move_pages { None } else { Some(open_memory(config.ask)?) },
         })
     }
 
@@ -158,6 +161,19 @@ impl LinuxMachine {
     pub fn descriptors(&self) -> [Fd; 5] {
         let memory = self.memory.unwrap_or(Fd::NONE);
         [self.inbox.uffd.fd, self.pagemap.descriptor(), self.io.descriptor(), self.helper.bell, memory]
+    }
+
+    /// Gives the calling thread these rights, and with it all that work for it, which end; others are made when they are
+    /// needed. `None` when one of them is busy with an errand: try again later. False when there is more left than that.
+    pub fn assume(&mut self, rights: &Rights) -> Option<bool> {
+        if !self.helper.rest() {
+            return None;
+        }
+        self.follower.rest();
+        self.io.rest();
+        // Our own, and those of ancestors: for the program's children.
+        self.stores.iter().filter(|store| **store != Fd::NONE).for_each(|store| file::open_to_all(*store));
+        Some(rights.assume())
     }
 
     fn end(&mut self, tag: u32, result: i32) {
@@ -238,8 +254,9 @@ impl Drop for LinuxMachine {
     }
 }
 
-fn open_memory() -> Result<Fd, Setup> {
-    file::open(c"/proc/self/mem", file::flags::READ, 0).map_err(fail("open /proc/self/mem"))
+fn open_memory(ask: Ask) -> Result<Fd, Setup> {
+    let own = file::open(c"/proc/self/mem", file::flags::READ, 0);
+    own.or_else(|error| ask(Closed::Memory).map_err(|_| error)).map_err(fail("open /proc/self/mem"))
 }
 
 fn outcome(result: Result<(), Errno>) -> Copied {

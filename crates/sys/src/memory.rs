@@ -38,6 +38,8 @@ pub enum Advice {
     DontDump = 16,
     /// Children made by fork see zeros.
     WipeOnFork = 18,
+    /// Not used lately; a large page of which only a part is mapped becomes small ones.
+    Cold = 20,
     /// Fault pages in for writing; makes pages shared with a forked child ours alone.
     PopulateWrite = 23,
     /// Makes a block that is in RAM one large page now (Linux 6.1).

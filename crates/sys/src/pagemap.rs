@@ -5,7 +5,8 @@ use crate::Errno;
 use crate::file::{self, Fd};
 use crate::memory::MapSlice;
 use crate::syscall::{call3, number};
-use ream_page::{PAGE_BYTES, Page, Run};
+use crate::user::{Ask, Closed};
+use ream_page::{BLOCK_PAGES, Block, PAGE_BYTES, Page, Run};
 
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
@@ -48,14 +49,20 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// Opens /proc/self/pagemap in the calling thread's descriptor table.
-    pub fn open() -> Result<Pagemap, Errno> {
+    /// Opens /proc/self/pagemap in the calling thread's descriptor table; where that is not allowed, asks for it.
+    pub fn open(ask: Ask) -> Result<Pagemap, Errno> {
         let regions = MapSlice::new(REGIONS)?;
-        let fd = file::open(c"/proc/self/pagemap", file::flags::READ, 0)?;
+        let own = file::open(c"/proc/self/pagemap", file::flags::READ, 0);
+        let fd = own.or_else(|error| ask(Closed::Pagemap).map_err(|_| error))?;
         let mut map = Pagemap { fd, regions, scans: true };
         let here = Run::covering(map.regions.as_ptr().addr(), 1);
         map.scans = map.scan(here.start.address(), here.bytes(), 1).is_ok();
         Ok(map)
+    }
+
+    /// Whether large pages are recognised.
+    pub fn knows_large(&self) -> bool {
+        self.scans
     }
 
     pub(crate) fn descriptor(&self) -> Fd {
@@ -104,6 +111,19 @@ impl Pagemap {
         let read = file::read_at(self.fd, &mut entry, page.0 * 8);
         let entry = u64::from_le_bytes(entry);
         read == Ok(8) && entry & PRESENT != 0 && entry & EXCLUSIVE == 0
+    }
+
+    /// Whether no page of the block is mapped somewhere else too.
+    pub fn exclusive(&self, block: Block) -> bool {
+        const EXCLUSIVE: u64 = 1 << 56;
+        const PRESENT: u64 = 1 << 63;
+        let mut entries = [0u8; BLOCK_PAGES as usize * 8];
+        let read = file::read_at(self.fd, &mut entries, block.first().0 * 8);
+        let shared = |entry: &[u8]| {
+            let entry = entry.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+            entry & PRESENT != 0 && entry & EXCLUSIVE == 0
+        };
+        read == Ok(entries.len()) && !entries.chunks_exact(8).any(shared)
     }
 
     /// One scan: how many regions it filled, and where the next has to start.
@@ -173,7 +193,7 @@ mod tests {
             memory.get_mut(index).unwrap()[7] = 1;
         }
         let all = Run::inside(memory.as_ptr().addr(), 600 * PAGE_BYTES);
-        let mut map = Pagemap::open().unwrap();
+        let mut map = Pagemap::open(crate::user::nobody).unwrap();
         for scans in [map.scans, false] {
             map.scans = scans;
             let mut seen = [0u8; 600];

@@ -71,6 +71,12 @@ pub fn thread_id() -> u32 {
     unsafe { call0(number::__NR_gettid) }.unwrap_or(0) as u32
 }
 
+/// Whether this process still has a thread of this id, be it only for a moment after its last instruction.
+pub fn has_thread(id: u32) -> bool {
+    // SAFETY: signal 0 asks only whether there is anybody.
+    unsafe { call3(number::__NR_tgkill, process_id() as usize, id as usize, 0) }.is_ok()
+}
+
 /// Sends a signal to a process; 0 only asks whether it is there.
 pub fn kill(process: u32, signal: u32) -> Result<(), Errno> {
     // SAFETY: no memory is touched.
@@ -87,6 +93,16 @@ pub fn watch_process(process: u32) -> Result<Fd, Errno> {
 pub fn copy_descriptor(process: Fd, fd: Fd) -> Result<Fd, Errno> {
     // SAFETY: no memory is touched.
     unsafe { call3(number::__NR_pidfd_getfd, process.0 as usize, fd.0 as usize, 0) }.map(|fd| Fd(fd as i32))
+}
+
+/// A descriptor for what a thread of this process has open in a table of its own (Linux 6.9).
+pub fn copy_descriptor_of_thread(thread: u32, fd: Fd) -> Result<Fd, Errno> {
+    const PIDFD_THREAD: usize = linux_raw_sys::general::O_EXCL as usize;
+    // SAFETY: no memory is touched.
+    let whole = unsafe { call2(number::__NR_pidfd_open, thread as usize, PIDFD_THREAD) }.map(|fd| Fd(fd as i32))?;
+    let copy = copy_descriptor(whole, fd);
+    file::close(whole);
+    copy
 }
 
 /// Ends the whole process at once.

@@ -4,6 +4,7 @@
 use crate::Errno;
 use crate::file::{self, Fd};
 use crate::syscall::{call1, call3, number};
+use crate::user::{Ask, Closed};
 
 /// How a userfaultfd was obtained, which decides whose faults it can answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +23,8 @@ pub mod feature {
     pub const WRITE_PROTECT: u64 = 1;
     /// mremap is reported, and registration moves along.
     pub const EVENT_REMAP: u64 = 1 << 2;
+    /// Discarding (MADV_DONTNEED) is reported. A pager must not have it: whoever discards waits for it.
+    pub const EVENT_REMOVE: u64 = 1 << 3;
     /// munmap is reported.
     pub const EVENT_UNMAP: u64 = 1 << 6;
     /// Faults tell the thread.
@@ -99,6 +102,13 @@ pub enum News {
         /// Byte after the last.
         end: u64,
     },
+    /// A range is about to be discarded.
+    Removed {
+        /// First byte.
+        start: u64,
+        /// Byte after the last.
+        end: u64,
+    },
     /// A mapping was moved.
     Remapped {
         /// First byte before.
@@ -124,6 +134,7 @@ impl Message {
             0x12 if a & 2 != 0 => News::Protected { address: b },
             0x12 => News::Missing { address: b, write: a & 1 != 0, thread: c as u32 },
             0x14 => News::Remapped { from: a, to: b, bytes: c },
+            0x15 => News::Removed { start: a, end: b },
             0x16 => News::Unmapped { start: a, end: b },
             _ => News::Other,
         }
@@ -152,6 +163,12 @@ pub struct Uffd {
 
 const FLAGS: usize = (linux_raw_sys::general::O_CLOEXEC | linux_raw_sys::general::O_NONBLOCK) as usize;
 
+/// Makes one through the device, which has asked nobody for rights since it was opened.
+fn made_by(device: Fd) -> Result<Fd, Errno> {
+    // SAFETY: no memory is touched.
+    unsafe { call3(number::__NR_ioctl, device.arg(), OPEN_DEVICE as usize, FLAGS) }.map(|fd| Fd(fd as i32))
+}
+
 fn open_as(access: Access) -> Result<Fd, Errno> {
     const USER_MODE_ONLY: usize = 1;
     // SAFETY: no memory is touched.
@@ -161,9 +178,9 @@ fn open_as(access: Access) -> Result<Fd, Errno> {
             Access::UserOnly => call1(number::__NR_userfaultfd, FLAGS | USER_MODE_ONLY),
             Access::Device => {
                 let device = file::open(c"/dev/userfaultfd", file::flags::READ_WRITE, 0)?;
-                let fd = call3(number::__NR_ioctl, device.arg(), OPEN_DEVICE as usize, FLAGS);
+                let fd = made_by(device);
                 file::close(device);
-                fd
+                return fd;
             }
         }
     }?;
@@ -171,29 +188,36 @@ fn open_as(access: Access) -> Result<Fd, Errno> {
 }
 
 impl Uffd {
-    /// Opens one in the best way allowed, with those of `wanted` features that the kernel has. With `user_only` the
-    /// better ways are not tried.
-    pub fn open(wanted: u64, user_only: bool) -> Result<Uffd, Errno> {
-        let ways: &[Access] =
-            if user_only { &[Access::UserOnly] } else { &[Access::Full, Access::Device, Access::UserOnly] };
-        let mut first = None;
-        for access in ways {
-            match Uffd::open_with(*access, wanted) {
-                Ok(uffd) => return Ok(uffd),
-                Err(error) => _ = first.get_or_insert(error),
-            }
+    /// Opens one in the best way allowed, with those of `wanted` features that the kernel has; the device, where it may
+    /// not be opened, is asked for. With `user_only` the better ways are not tried.
+    pub fn open(wanted: u64, user_only: bool, ask: Ask) -> Result<Uffd, Errno> {
+        if user_only {
+            return Uffd::open_with(Access::UserOnly, wanted);
         }
-        Err(first.unwrap_or(Errno::NOSYS))
+        let asked = |_| {
+            let device = ask(Closed::Userfaultfd)?;
+            let uffd = Uffd::make(Access::Device, wanted, || made_by(device));
+            file::close(device);
+            uffd
+        };
+        Uffd::open_with(Access::Full, wanted).or_else(|first| {
+            let device = Uffd::open_with(Access::Device, wanted).or_else(asked);
+            device.or_else(|_: Errno| Uffd::open_with(Access::UserOnly, wanted)).map_err(|_| first)
+        })
     }
 
     /// Opens one in this way only.
     pub fn open_with(access: Access, wanted: u64) -> Result<Uffd, Errno> {
+        Uffd::make(access, wanted, || open_as(access))
+    }
+
+    fn make(access: Access, wanted: u64, open: impl Fn() -> Result<Fd, Errno>) -> Result<Uffd, Errno> {
         // A handshake is for good, so the features are asked of a first descriptor and set on a second.
-        let probe = Uffd { fd: open_as(access)?, access, features: 0 };
+        let probe = Uffd { fd: open()?, access, features: 0 };
         let known = probe.handshake(0);
         file::close(probe.fd);
         let features = known? & wanted;
-        let uffd = Uffd { fd: open_as(access)?, access, features };
+        let uffd = Uffd { fd: open()?, access, features };
         match uffd.handshake(features) {
             Ok(_) => Ok(uffd),
             Err(error) => {
@@ -228,7 +252,11 @@ impl Uffd {
 
     /// Ends registration and wakes the range's sleepers.
     pub fn unregister(&self, address: usize, bytes: usize) -> Result<(), Errno> {
-        self.control(UNREGISTER, &mut [address as u64, bytes as u64]).map(|_| ())
+        let ended = self.control(UNREGISTER, &mut [address as u64, bytes as u64]).map(|_| ());
+        // The kernel wakes before it keeps faults under the lock of a single mapping out (Linux 6.4 and later): one that
+        // comes between would sleep for ever.
+        self.wake(address, bytes);
+        ended
     }
 
     /// Wakes those who sleep on faults in the range.

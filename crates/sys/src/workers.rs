@@ -153,6 +153,19 @@ impl Workers {
         Ok(())
     }
 
+    /// Ends all threads when they have done what they were given; others are started as needed.
+    pub(crate) fn rest(&mut self) {
+        self.shared.quit.store(true, Ordering::Release);
+        self.shared.call.fetch_add(1, Ordering::Release);
+        futex::wake(&self.shared.call, u32::MAX >> 1, Scope::Private);
+        for thread in &mut self.threads {
+            if let Some(thread) = thread.take() {
+                thread.join();
+            }
+        }
+        self.shared.quit.store(false, Ordering::Release);
+    }
+
     /// Waits as told for a completion or news of a watched descriptor.
     pub(crate) fn enter(&mut self, wait: Wait) -> Result<(), Errno> {
         let limit = match wait {
@@ -233,14 +246,7 @@ fn work(argument: *mut ()) -> ! {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.shared.quit.store(true, Ordering::Release);
-        self.shared.call.fetch_add(1, Ordering::Release);
-        futex::wake(&self.shared.call, u32::MAX >> 1, Scope::Private);
-        for thread in &mut self.threads {
-            if let Some(thread) = thread.take() {
-                thread.join();
-            }
-        }
+        self.rest();
         file::close(self.shared.bell);
         // SAFETY: no thread uses it any more, and `shared` is not used below.
         unsafe { self.memory.as_ptr().cast::<Shared>().drop_in_place() };

@@ -1,7 +1,7 @@
 //! What the machine hears of the program: faults, unmapping, remapping; and forked children.
 //! Threads of the test play the program's.
 
-use crate::bed::{Engine, bed, fork, pattern, peek, poke, reap, unmap};
+use crate::bed::{Engine, WHOLE, bed, fork, pattern, peek, poke, reap, unmap};
 use ream_page::{Frame, PAGE_BYTES, Run};
 use ream_sys::memory::{self, Advice};
 use ream_sys::{Copied, Event, Events, Machine, Moved, Stop, Wait, process};
@@ -18,6 +18,7 @@ on_engines! {
     ],
     moving: [
         pages_shared_with_a_child_are_busy_until_unshared,
+        a_large_page_that_has_lost_its_head_is_busy_until_unshared,
     ]
 }
 
@@ -166,6 +167,32 @@ fn pages_shared_with_a_child_are_busy_until_unshared(engine: Engine) {
     assert!(!hole, "absent pages are not for the helper");
     bed.back(0, 0, 64);
     (0..64).for_each(|index| bed.check(index, index as u64));
+}
+
+/// The kernel asks the first page of a large one whether it is ours alone, also when only others are mapped here.
+fn a_large_page_that_has_lost_its_head_is_busy_until_unshared(engine: Engine) {
+    let mut bed = bed!(make_alone, engine, WHOLE, Advice::HugePage);
+    if bed.mapped(0, WHOLE).1 != WHOLE as u64 {
+        eprintln!("SKIPPED: the kernel gave no large pages");
+        return;
+    }
+    let child = fork(|| process::sleep_us(1_000_000_000));
+    let gone = bed.address(0);
+    let unmapper = thread::spawn(move || unmap(gone, 1));
+    bed.await_event(|event| matches!(event, Event::Unmapped { .. }).then_some(()));
+    unmapper.join().unwrap();
+    process::kill(child, 9).unwrap();
+    reap(child);
+    let rest = WHOLE - 1;
+    let moved = bed.machine.move_out(bed.page(1), Frame(1), rest);
+    let wanted = bed.run(1, rest);
+    assert!(bed.machine.unshare(3, wanted));
+    assert_eq!(bed.await_io(3), 0);
+    let again = bed.machine.move_out(bed.page(1), Frame(1), rest);
+    assert_eq!(moved, Moved { pages: 0, stop: Some(Stop::Busy) });
+    assert_eq!(again, Moved { pages: rest, stop: None });
+    bed.back(1, 1, rest);
+    (1..WHOLE).for_each(|index| bed.check(index, index as u64));
 }
 
 fn the_staging_area_is_not_in_a_child(engine: Engine) {

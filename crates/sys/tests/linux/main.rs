@@ -26,3 +26,4 @@ mod faults;
 mod io;
 mod moves;
 mod races;
+mod sparse;
