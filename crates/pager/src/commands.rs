@@ -87,6 +87,9 @@ impl<M: Machine> Shard<M> {
     }
 
     pub(crate) fn let_go(&mut self, run: Run, release: bool) {
+        if release {
+            self.usages.forget(run);
+        }
         for (block, part) in blocks(run) {
             if self.table.all_zero(block) {
                 if !release {

@@ -11,6 +11,8 @@ use ream_sys::{Machine, Stop};
 /// pager; less while threads wait.
 const TURN: u32 = 200;
 const SHORT_TURN: u32 = 50;
+/// Time between two errands of the helper when they do not seem to help, in microseconds.
+const PAUSE: u64 = 5000;
 /// What a call that moves pages costs, in microseconds.
 const MOVE: u32 = 4;
 /// Pages by which the stage may fall short before it is filled again.
@@ -85,6 +87,7 @@ impl<M: Machine> Shard<M> {
                 }
                 Some(pages) => {
                     self.fruitless = 0;
+                    self.vain = 0;
                     self.barren = false;
                     budget = budget.saturating_sub(MOVE + pages / 8);
                 }
@@ -420,6 +423,39 @@ impl<M: Machine> Shard<M> {
         Some(moved)
     }
 
+    /// Moves the resident pages of a part of a block out, those that are used much, too. Returns how many.
+    pub(crate) fn cool_part(&mut self, part: Run) -> u32 {
+        let mut moved = 0;
+        for hot in [false, true] {
+            let mut page = part.start;
+            while page.0 < part.end().0 {
+                let victims = (page.0..part.end().0).take_while(|next| self.is_victim(Page(*next), hot));
+                let pages = victims.count() as u32;
+                if pages > 0 && self.spare_holes() {
+                    moved += self.cool_run(page, pages, hot);
+                }
+                page = page.plus(pages.max(1));
+            }
+        }
+        moved
+    }
+
+    /// Compares about so many of the pages that cool with the store, and writes what differs, whether frames are needed
+    /// or not.
+    pub(crate) fn settle(&mut self, most: u32) {
+        let mut looked = 0;
+        for _ in 0..self.cooling.len() {
+            if looked >= most || self.tags_free == 0 {
+                break;
+            }
+            looked += self.settle_one();
+            if self.dirty_pages >= CLUSTER {
+                self.flush();
+            }
+        }
+        while self.dirty_pages > 0 && self.flush() {}
+    }
+
     fn is_victim(&self, page: Page, hot: bool) -> bool {
         let word = self.table.word(page);
         word.state() == State::Resident && word.hot() == hot && !self.table.held(page)
@@ -516,7 +552,10 @@ impl<M: Machine> Shard<M> {
     /// Has the resident pages from one on that is shared with a forked child made ours alone, as many as lie in its
     /// block. Returns whether that is under way, for this page or for others.
     fn unshare_from(&mut self, page: Page) -> bool {
-        if self.unsharing.is_none() && !self.settling {
+        let now = self.machine.now_us();
+        let wanted = self.errands_help() || now - self.last_errand > PAUSE;
+        if self.unsharing.is_none() && !self.settling && wanted {
+            self.last_errand = now;
             let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |state| state == State::Resident);
             let _ = self.start_unshare(Run { start, pages: pages as u64 })
                 || self.start_unshare(Run { start: page, pages: 1 });

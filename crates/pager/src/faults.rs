@@ -1,6 +1,7 @@
 //! One fault, followed: what a touch of an absent page sets in motion, by the page's state.
 
 use crate::shard::{Fatal, Fetch, List, Shard};
+use crate::wishes::Usage;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
 use ream_policy::{Plan, replacement};
 use ream_sys::{Copied, Machine, Stop};
@@ -195,23 +196,25 @@ impl<M: Machine> Shard<M> {
             self.postpone(page, write, thread);
             return;
         }
+        let usage = self.usage(page);
         if !again {
             self.counters.refaults.add_alone(1);
             let word = self.table.word(page);
             let distance = self.evicted_since(word);
             self.counters.came_back_after(distance);
-            let hot = replacement::refault_is_hot(distance, self.count(State::Resident));
+            let hot = usage == Usage::Keep || replacement::refault_is_hot(distance, self.count(State::Resident));
             if hot && word.hot() {
                 self.trial.returned(1);
             }
             self.shortage.read_again(hot);
             self.put(page, word, word.with_hot(hot));
         }
-        let plan = if again { ream_policy::Plan::single(page.0) } else { self.streams.fault(page.0) };
+        let single = again || usage == Usage::Random;
+        let plan = if single { ream_policy::Plan::single(page.0) } else { self.streams.fault(page.0) };
         // All of the demand is installed when it arrives.
         self.streams.forget_probe(&plan);
-        let around = plan.demand.1 == 1 && !again && self.shortage.is_slight();
-        let extent = if around { self.evicted_around(page) } else { plan.demand };
+        let around = plan.demand.1 == 1 && !single && self.shortage.is_slight();
+        let extent = if around { self.evicted_around(page) } else { usage.extent(page, plan.demand) };
         let (start, pages) = self.stored_run(page, extent);
         self.read_extent(start, pages, Some(page));
         if self.table.word(page).state() == State::Stored {

@@ -134,7 +134,14 @@ impl<M: Machine> Shard<M> {
     /// The fork is about to happen: the child may read our slots, which stay as they are until [`Shard::thaw`].
     pub fn freeze(&mut self) {
         self.slots.freeze();
+        self.set_forked();
+    }
+
+    /// A fork has happened, before anything was managed for one: pages may be shared with another process, which keeps
+    /// them from being moved.
+    pub fn set_forked(&mut self) {
         self.forked = true;
+        self.vain = 0;
     }
 
     /// No process reads our frozen slots any more.

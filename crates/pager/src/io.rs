@@ -157,6 +157,12 @@ impl<M: Machine> Shard<M> {
         self.machine.write(tag, Slot(op.slot + op.done), parts.get(..count).unwrap_or(&[]));
     }
 
+    /// Whether making pages ours alone may let them leave: not when nothing has left although that was tried for all. Then
+    /// something else keeps them, a device for example.
+    pub(crate) fn errands_help(&self) -> bool {
+        self.vain <= self.new.len() + self.hot.len()
+    }
+
     /// Asks the helper to make pages ours alone. Returns whether it was asked.
     pub(crate) fn start_unshare(&mut self, run: Run) -> bool {
         if self.unsharing.is_some() {
@@ -183,7 +189,10 @@ impl<M: Machine> Shard<M> {
                 // before it can be moved, and the next errand begins with it.
                 let failed = result < 0;
                 self.unshared = if failed { Run { start: run.start, pages: 1 } } else { run };
-                self.fruitless = if failed { self.fruitless } else { 0 };
+                self.vain += 1;
+                if !failed && self.errands_help() {
+                    self.fruitless = 0;
+                }
             }
             self.put_tag(tag);
             return;

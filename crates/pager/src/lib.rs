@@ -17,5 +17,7 @@ mod shard;
 mod table;
 mod turn;
 mod whole;
+mod wishes;
 
 pub use shard::{Config, Counters, Fatal, Fetch, Progress, Shard};
+pub use wishes::{HINTS, Usage, Usages, Whereabouts};

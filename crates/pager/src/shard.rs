@@ -6,6 +6,7 @@ use crate::queue::Fifo;
 use crate::table::Table;
 use crate::turn::{PENDING, Pending};
 use crate::whole::Errands;
+use crate::wishes::Usages;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
 use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Slots;
@@ -114,6 +115,10 @@ pub struct Shard<M: Machine> {
     pub(crate) victims: u64,
     /// Queue entries tried for eviction since one could be moved.
     pub(crate) fruitless: u64,
+    /// Errands of the helper since a page was last moved out.
+    pub(crate) vain: u64,
+    /// When the helper was last asked.
+    pub(crate) last_errand: u64,
     /// Whole blocks read while no populated huge frame was free.
     pub(crate) whole_reads: u32,
     /// Nothing resident could be moved out when that was last tried.
@@ -133,6 +138,8 @@ pub struct Shard<M: Machine> {
     pub(crate) fetch: Fetch,
     /// The allocations that are being fetched whole.
     pub(crate) errands: Errands,
+    /// What the program says of ranges.
+    pub(crate) usages: Usages,
     /// No eviction: a fork is being prepared.
     pub(crate) quiet: bool,
     /// Pages may be shared with a child that lives or lived.
@@ -191,6 +198,8 @@ impl<M: Machine> Shard<M> {
             evictions: 0,
             victims: 0,
             fruitless: 0,
+            vain: 0,
+            last_errand: 0,
             whole_reads: 0,
             barren: false,
             tidying: false,
@@ -204,6 +213,7 @@ impl<M: Machine> Shard<M> {
             failures: 0,
             fetch: config.fetch,
             errands: Errands::default(),
+            usages: Usages::new(),
             quiet: false,
             forked: false,
             wanted: 0,

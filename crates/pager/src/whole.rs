@@ -12,6 +12,8 @@ const PIECE: u32 = 32;
 const LOOKED: u32 = 64;
 /// Allocations fetched at the same time.
 const ERRANDS: usize = 4;
+/// Where nothing is left out.
+const EVERYTHING: Run = Run { start: Page(0), pages: u64::MAX };
 /// Times that an allocation is gone through at most: what was in RAM may be moved out while the rest comes.
 const PASSES: u32 = 8;
 
@@ -24,6 +26,8 @@ pub(crate) struct Errands([Option<Errand>; ERRANDS]);
 struct Errand {
     /// The page that was touched.
     origin: Page,
+    /// Nothing outside is fetched.
+    bounds: Run,
     /// Next page to look at upwards, and the page above the next one downwards; `None` at the end of the allocation.
     up: Option<Page>,
     down: Option<Page>,
@@ -38,9 +42,9 @@ struct Errand {
 }
 
 impl Errand {
-    fn new(origin: Page, most: u64, passes: u32) -> Errand {
+    fn new(origin: Page, bounds: Run, most: u64, passes: u32) -> Errand {
         let (up, down) = (Some(origin), Some(origin));
-        Errand { origin, up, down, downwards: false, most, left: most, missed: false, passes }
+        Errand { origin, bounds, up, down, downwards: false, most, left: most, missed: false, passes }
     }
 
     /// Goes on behind this part, on the other side if there is one; without a part, this side has come to its end.
@@ -65,7 +69,7 @@ impl Errand {
             return Some(self);
         }
         let again = self.missed && self.passes > 1 && self.most > 0;
-        again.then(|| Errand::new(self.origin, self.most, self.passes - 1))
+        again.then(|| Errand::new(self.origin, self.bounds, self.most, self.passes - 1))
     }
 }
 
@@ -73,12 +77,17 @@ impl<M: Machine> Shard<M> {
     /// Begins to fetch what lies around a touched page whose content is in a store.
     pub(crate) fn fetch_all(&mut self, page: Page) {
         if self.fetch == Fetch::Aggressive {
-            // What is staged and under way while whole blocks come takes three eighths.
-            let most = self.limit().saturating_sub(self.fixed()) / 8 * 5;
-            self.errands.0.rotate_right(1);
-            if let Some(first) = self.errands.0.first_mut() {
-                *first = Some(Errand::new(page, most, PASSES));
-            }
+            self.fetch_within(page, EVERYTHING);
+        }
+    }
+
+    /// The same within a range, which the page lies in.
+    pub(crate) fn fetch_within(&mut self, page: Page, bounds: Run) {
+        // What is staged and under way while whole blocks come takes three eighths.
+        let most = self.limit().saturating_sub(self.fixed()) / 8 * 5;
+        self.errands.0.rotate_right(1);
+        if let Some(first) = self.errands.0.first_mut() {
+            *first = Some(Errand::new(page, bounds, most, PASSES));
         }
     }
 
@@ -112,19 +121,20 @@ impl<M: Machine> Shard<M> {
             true => Page(errand.down?.0.checked_sub(1)?),
             false => errand.up?,
         };
-        if !self.manages(near) {
+        if !errand.bounds.contains(near) || !self.manages(near) {
             return None;
         }
         let block = near.block();
         let most = if self.may_read_ahead(BLOCK_PAGES as u64) { BLOCK_PAGES } else { PIECE };
         let most = if self.table.all_zero(block) { BLOCK_PAGES as u64 } else { errand.left.min(most as u64) };
         let (mut first, mut last) = (near, near);
+        let within = block.run().and(errand.bounds);
         if errand.downwards {
-            while first.0 > block.run().start.0 && last.0 - first.0 + 1 < most && self.manages(Page(first.0 - 1)) {
+            while first.0 > within.start.0 && last.0 - first.0 + 1 < most && self.manages(Page(first.0 - 1)) {
                 first = Page(first.0 - 1);
             }
         } else {
-            while last.plus(1).0 < block.run().end().0 && last.0 - first.0 + 1 < most && self.manages(last.plus(1)) {
+            while last.plus(1).0 < within.end().0 && last.0 - first.0 + 1 < most && self.manages(last.plus(1)) {
                 last = last.plus(1);
             }
         }

@@ -7,8 +7,8 @@ mod common;
 
 use common::ops::{Kind, Op, fuzz, play};
 use common::world::World;
-use ream_page::State;
-use ream_pager::Fetch;
+use ream_page::{Run, State};
+use ream_pager::{Fetch, Progress, Usage};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number")))
@@ -123,6 +123,84 @@ fn an_allocation_is_fetched_whole() {
     }
 }
 
+/// Where the pages of an area are: mapped, staged, in the store.
+fn whereabouts(world: &World, run: Run) -> (u64, u64, u64) {
+    let found = world.shard.whereabouts(run);
+    (found.resident, found.staged, found.stored)
+}
+
+#[test]
+fn what_is_cold_leaves_and_what_will_be_needed_comes_before_it_is_touched() {
+    for seed in 1..6 {
+        let mut world = lived(seed, 4000, Fetch::Auto, &[Op::Map(0, 1500), Op::Walk(0, 0, 1500, 1, true)]);
+        let run = world.run_of(0);
+        let part = Run { start: run.start.plus(200), pages: 1000 };
+        let rest = Run { start: run.start, pages: 200 };
+        assert_eq!(whereabouts(&world, run), (1500, 0, 0));
+        let mut left = part;
+        let mut turns = 0;
+        while world.shard.cool(&mut left) == Progress::Again {
+            turns += 1;
+            assert!(turns < 100);
+            assert!(world.apply(Op::Turns(1)));
+        }
+        assert!(world.apply(Op::Turns(100)));
+        assert_eq!(whereabouts(&world, part).0, 0);
+        assert_eq!(whereabouts(&world, rest), (200, 0, 0));
+        // It was written at once, though nobody needed its frames.
+        let written = world.counters.bytes_out.get() / 4096;
+        // Some of what a walk writes is zeros, which are not stored.
+        assert!(written >= 600, "{written} pages were written");
+        world.shard.fetch_range(part);
+        assert!(world.apply(Op::Turns(300)));
+        let (resident, staged, stored) = whereabouts(&world, run);
+        assert!(resident >= 1000 && staged + stored == 0, "{resident} resident, {staged} staged, {stored} stored");
+        let before = (world.counters.refaults.get(), world.counters.rescues.get());
+        assert!(world.apply(Op::Walk(0, 0, 1500, 1, false)));
+        assert_eq!((world.counters.refaults.get(), world.counters.rescues.get()), before);
+        world.finish();
+    }
+}
+
+#[test]
+fn what_is_kept_is_read_again_less_often() {
+    let missed = |seed: u64, usage: Usage| {
+        let ops = [Op::Map(0, 500), Op::Map(1, 2900), Op::Walk(0, 0, 500, 1, true)];
+        let mut world = lived(seed, 1500, Fetch::Auto, &ops);
+        let run = world.run_of(0);
+        world.shard.set_usage(run, usage);
+        assert!(world.apply(Op::Walk(1, 0, 2900, 1, true)));
+        let stored = world.shard.whereabouts(run).stored;
+        world.finish();
+        stored
+    };
+    let of_all = |usage| (1..6).map(|seed| missed(seed, usage)).sum::<u64>();
+    let (kept, other) = (of_all(Usage::Keep), of_all(Usage::Unknown));
+    assert!(kept * 2 < other, "{kept} pages left, {other} without");
+}
+
+#[test]
+fn a_fault_reads_as_much_as_the_program_says() {
+    let pages_of_a_read = |seed: u64, usage: Usage| {
+        let ops = [Op::Map(0, 2900), Op::Walk(0, 0, 2900, 1, true)];
+        let mut world = lived(seed, 1500, Fetch::Auto, &ops);
+        let run = world.run_of(0);
+        world.shard.set_usage(run, usage);
+        let before = (world.counters.bytes_in.get(), world.counters.faults.get());
+        assert!(world.apply(Op::Walk(0, 0, 1000, 1, false)));
+        let (bytes, faults) = (world.counters.bytes_in.get() - before.0, world.counters.faults.get() - before.1);
+        world.finish();
+        (bytes as f64 / 4096.0, faults as f64)
+    };
+    for seed in 1..6 {
+        let [unknown, sequential, random] =
+            [Usage::Unknown, Usage::Sequential, Usage::Random].map(|usage| pages_of_a_read(seed, usage));
+        assert!(sequential.1 <= unknown.1, "{} faults in order, {} without", sequential.1, unknown.1);
+        assert!(random.1 > 2.0 * unknown.1, "{} faults at random, {} without", random.1, unknown.1);
+        assert!(random.0 <= 1000.0, "{} pages were read at random", random.0);
+    }
+}
+
 #[test]
 fn the_space_of_what_is_freed_goes_back_to_the_file_system() {
     for seed in 1..4 {
@@ -161,6 +239,29 @@ fn a_full_store_is_tried_again_before_the_program_is_stopped() {
         assert_eq!(world.shard.fatal(), None);
         world.finish();
     }
+}
+
+/// Pages that a child shares which was made before they were managed leave RAM as others do.
+#[test]
+fn pages_shared_before_they_were_managed_leave() {
+    play(7, &[Op::MapShared(0, 2900, 1200), Op::Turns(50)]);
+    play(8, &[Op::MapShared(0, 700, 1200), Op::MapLate(1, 700, 600), Op::Walk(0, 0, 700, 1, true)]);
+}
+
+/// Pages that devices use are not to be had by making them ours alone, however often that is tried.
+#[test]
+fn pages_that_stay_busy_do_not_keep_a_fork_waiting() {
+    let mut world = lived(11, 2000, Fetch::Auto, &[Op::Map(0, 1800), Op::Fork(false), Op::Walk(0, 0, 1800, 1, true)]);
+    let pinned: Vec<_> =
+        [10, 600, 1100].iter().flat_map(|first| *first..first + 300).map(|at| World::page(0, at)).collect();
+    let taken: Vec<_> = pinned.into_iter().filter(|page| world.shard.machine_mut().pin(*page)).collect();
+    assert!(taken.len() >= 600, "{} pages are pinned", taken.len());
+    world.shard.set_limit(1000);
+    assert!(world.apply(Op::Turns(20)));
+    assert!(world.apply(Op::Fork(false)));
+    taken.into_iter().for_each(|page| world.shard.machine_mut().unpin(page));
+    world.shard.set_limit(2000);
+    world.finish();
 }
 
 /// A protected page among pages that a forked child shares keeps those behind it in RAM, but not for ever.

@@ -14,6 +14,8 @@ pub enum Op {
     Map(u8, u16),
     /// Area, pages, pages written first: memory in use comes under management.
     MapLate(u8, u16, u16),
+    /// The same with memory that a child shares already.
+    MapShared(u8, u16, u16),
     /// Area, first page, touches, step, whether they write: one thread walks.
     Walk(u8, u16, u16, i16, bool),
     /// Area, first page, pages, threads, touches each, seed: threads touch pages of a window at random.
@@ -40,6 +42,8 @@ pub enum Op {
     Lock(u8, u16, u16, bool),
     /// Area, first page, pages, held: the pager keeps blocks in place.
     Hold(u8, u16, u16, bool),
+    /// Area, first page, pages, what: the program's wish, 0 for out of RAM, 1 for in, else a usage.
+    Wish(u8, u16, u16, u8),
     /// Area, page: a device pins it and writes to it from time to time.
     Pin(u8, u16),
     /// The oldest pin ends.
@@ -76,7 +80,7 @@ impl Op {
     fn class(self) -> Option<u32> {
         Some(match self {
             Op::Map(..) | Op::Walk(..) | Op::Threads(..) | Op::Start(..) => return None,
-            Op::MapLate(..) => 0,
+            Op::MapLate(..) | Op::MapShared(..) => 0,
             Op::Discard(..) => 1,
             Op::DiscardUnheard(..) => 2,
             Op::Unmap(..) => 3,
@@ -92,6 +96,7 @@ impl Op {
             Op::Space(..) | Op::Spoil(..) => 13,
             Op::Corrupt(..) => 14,
             Op::Turns(..) => 15,
+            Op::Wish(..) => 16,
         })
     }
 }
@@ -116,6 +121,7 @@ fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
     let yes = random.one_in(2);
     match random.below(100) {
         0..=7 => Op::Map(area, random.between(1, 3000) as u16),
+        8..=11 if few % 4 == 0 => Op::MapShared(area, random.between(1, 3000) as u16, many),
         8..=11 => Op::MapLate(area, random.between(1, 3000) as u16, many),
         12..=34 => Op::Walk(area, first, many, [1, 1, 1, -1, 7, 64, 129][random.below(7) as usize], yes),
         35..=48 => Op::Threads(area, first, some, random.between(1, 12) as u8, few, random.below(1000) as u16),
@@ -139,6 +145,7 @@ fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
         94..=95 if kind == Kind::Failing => Op::Space(random.between(1, 12_000) as u16),
         96 if kind == Kind::Failing => Op::Corrupt(first),
         97 if kind == Kind::Failing => Op::Spoil(first, few),
+        99 => Op::Wish(area, first, some, random.below(6) as u8),
         98 if kind == Kind::Failing => Op::Rough(random.between(4, 6) as u8),
         _ => Op::Turns(few),
     }

@@ -114,8 +114,9 @@ impl World {
     /// Carries out one operation. Returns false when the pager has stopped for a cause that was put there.
     pub fn apply(&mut self, op: Op) -> bool {
         match op {
-            Op::Map(area, pages) => self.map(area, pages, 0),
-            Op::MapLate(area, pages, written) => self.map(area, pages, written),
+            Op::Map(area, pages) => self.map(area, pages, 0, false),
+            Op::MapLate(area, pages, written) => self.map(area, pages, written, false),
+            Op::MapShared(area, pages, written) => self.map(area, pages, written, true),
             Op::Walk(area, first, touches, step, write) => self.walk(area, first, touches, step, write),
             Op::Threads(area, first, pages, threads, touches, seed) => {
                 if let Some(run) = self.window(area, first, pages) {
@@ -156,6 +157,7 @@ impl World {
                     self.shard.hold(run, false);
                 }
             }
+            Op::Wish(area, first, pages, what) => self.wish(area, first, pages, what),
             Op::Pin(area, page) => self.pin(area, page),
             Op::Unpin => {
                 if !self.pins.is_empty() {
@@ -356,7 +358,7 @@ impl World {
         self.allowed = self.pages_in_use().max(self.shard.used()).max(self.shard.limit()) + self.discarding;
     }
 
-    fn page(area: usize, index: usize) -> Page {
+    pub fn page(area: usize, index: usize) -> Page {
         Page(BASE + area as u64 * SPAN + offset(area) + index as u64)
     }
 
@@ -401,7 +403,7 @@ impl World {
         }
     }
 
-    fn map(&mut self, area: u8, pages: u16, written: u16) {
+    fn map(&mut self, area: u8, pages: u16, written: u16, shared: bool) {
         let area = area as usize % AREAS;
         if self.areas[area].iter().any(|p| *p != Place::Unmapped) {
             return;
@@ -417,6 +419,10 @@ impl World {
             }
             let content = self.machine().fresh_content();
             self.machine().touch_write(THREAD, page, content);
+        }
+        if shared {
+            self.machine().share(run);
+            self.shard.set_forked();
         }
         self.manage(run);
     }

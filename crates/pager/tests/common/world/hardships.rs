@@ -1,8 +1,32 @@
 //! What makes a shard's life hard: mappings that cannot move, pinned pages, rough devices, forks.
 
 use super::*;
+use ream_pager::Usage;
 
 impl World {
+    /// All pages of an area.
+    pub fn run_of(&self, area: u8) -> Run {
+        self.window(area, 0, SPAN as u16).expect("an area that is mapped")
+    }
+
+    /// What a program may wish of any part of its memory.
+    pub(super) fn wish(&mut self, area: u8, first: u16, pages: u16, what: u8) {
+        let Some(run) = self.window(area, first, pages) else { return };
+        match what {
+            0 => {
+                let mut left = run;
+                while self.shard.cool(&mut left) == Progress::Again {
+                    self.turns(1);
+                }
+            }
+            1 => self.shard.fetch_range(run),
+            2 => self.shard.set_usage(run, Usage::Random),
+            3 => self.shard.set_usage(run, Usage::Sequential),
+            4 => self.shard.set_usage(run, Usage::Keep),
+            _ => self.shard.set_usage(run, Usage::Unknown),
+        }
+    }
+
     /// mprotect or mlock of a few pages, or its end.
     pub(super) fn stiffen(
         &mut self,
