@@ -24,7 +24,8 @@ const ALLOWED_INSIDE: &[&str] = &["linux-raw-sys", "rustix", "tikv-jemalloc-sys"
 /// What only builds or tests them may use besides.
 const ALLOWED_BUILDING: &[&str] = &["cc", "loom", "proptest", "libc"];
 
-/// Crates beside the layers that a layer may use: the command hands `ream bench` over.
+/// Crates beside the layers that a layer may use: the command hands `ream bench` over, and
+/// judges by its statistics.
 const BESIDE: &[(&str, &str)] = &[("cli", "ream-bench")];
 
 /// Packages of the workspace that are no layers; they may use any layer.

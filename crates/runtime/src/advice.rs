@@ -5,7 +5,9 @@ use crate::engine;
 use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
+use crate::locks;
 use crate::maps::{any_managed, managed_parts, valid};
+use crate::pooled_shared;
 use ream_page::Run;
 use ream_sys::Errno;
 
@@ -15,7 +17,29 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
     // SAFETY: the caller's promise.
     let kernel = |advice| unsafe { madvise(address, bytes, advice) };
     let run = Run::covering(address, bytes);
-    if !in_session() || !valid(address, bytes) || !any_managed(run) {
+    if advice == MADV_DONTFORK {
+        engine::give_nothing();
+    }
+    if !in_session() || !valid(address, bytes) {
+        return kernel(advice);
+    }
+    if locks::any(run) {
+        // SAFETY: the caller's promise.
+        return unsafe { advise_locked(run, advice) };
+    }
+    if pooled_shared::any(run) {
+        return match advice {
+            // Shared memory keeps its content, and pages of a pool stay where they are.
+            MADV_DONTNEED | MADV_DONTNEED_LOCKED | MADV_COLD | MADV_PAGEOUT => Ok(()),
+            MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_COLLAPSE => Ok(()),
+            _ => {
+                let whole = pooled_shared::changed(run);
+                // SAFETY: the caller's promise; what is more is not in use.
+                unsafe { madvise(whole.start.address(), whole.bytes(), advice) }
+            }
+        };
+    }
+    if !any_managed(run) {
         return kernel(advice);
     }
     match advice {
@@ -32,6 +56,31 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
         MADV_DOFORK => Ok(()),
         MADV_GUARD_INSTALL => {
             engine::remove(run);
+            kernel(advice)
+        }
+        _ => kernel(advice),
+    }
+}
+
+/// Advice on what we have locked, of which the program does not know: what the kernel refuses for locked memory is done
+/// or left undone without its noticing.
+///
+/// # Safety
+/// As for madvise.
+unsafe fn advise_locked(run: Run, advice: usize) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let kernel = |advice| unsafe { madvise(run.start.address(), run.bytes(), advice) };
+    match advice {
+        MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED => {
+            managed_parts(run, engine::discard);
+            // SAFETY: the caller's promise.
+            unsafe { locks::discard(run) }
+        }
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_COLD | MADV_PAGEOUT => Ok(()),
+        MADV_GUARD_INSTALL => {
+            locks::forget(run);
+            engine::remove(run);
+            let _ = munlock(run.start.address(), run.bytes());
             kernel(advice)
         }
         _ => kernel(advice),

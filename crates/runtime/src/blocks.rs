@@ -13,12 +13,15 @@ use ream_page::{BLOCK_BYTES, PAGE_BYTES};
 const LEAST: usize = 16;
 /// No block below this is large.
 const LEAST_LARGE: usize = 64 << 10;
+/// Size from which blocks are large at the latest.
+pub const MOST_SHARED: usize = 512 << 20;
 /// Size from which blocks are large.
 static LARGE_FROM: AtomicUsize = AtomicUsize::new(LARGE_BYTES);
 
-/// Makes blocks from this size on large, where only large ones are paged.
+/// Makes blocks from this size on large: smaller ones where only large ones are paged, larger ones where several are to
+/// share one page.
 pub fn set_large_from(bytes: usize) {
-    LARGE_FROM.store(bytes.clamp(LEAST_LARGE, LARGE_BYTES), Ordering::Relaxed);
+    LARGE_FROM.store(bytes.clamp(LEAST_LARGE, MOST_SHARED), Ordering::Relaxed);
 }
 
 #[inline(always)]

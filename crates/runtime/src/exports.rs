@@ -1,8 +1,9 @@
-//! Every symbol that libream.so exports, and nothing else: names and types are libc's, the work is done elsewhere.
+//! Every symbol of libc that libream.so exports, and nothing else: names and types are libc's, the work is done elsewhere.
+//! Ream's own functions are in `abi`.
 
 use crate::blocks::{self, set_errno};
-use crate::{advice, holds, lending, maps, references, stacks};
-use core::ffi::{c_int, c_ulong, c_void};
+use crate::{advice, holds, init, lending, maps, references, rights, shared, stacks};
+use core::ffi::{c_char, c_int, c_ulong, c_void};
 use ream_sys::Errno;
 use ream_sys::loans::Chain;
 
@@ -212,6 +213,25 @@ pub unsafe extern "C" fn posix_madvise(address: *mut c_void, bytes: usize, what:
     }
 }
 
+/// shmget(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn shmget(key: c_int, bytes: usize, flags: c_int) -> c_int {
+    match shared::get(key as u32 as usize, bytes, flags as u32 as usize) {
+        Ok(id) => id as c_int,
+        Err(error) => answer(Err(error)),
+    }
+}
+
+/// shmat(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    place(unsafe { shared::attach(id as u32 as usize, address.expose_provenance(), flags as u32 as usize) })
+}
+
 /// mprotect(2).
 ///
 /// # Safety
@@ -319,4 +339,48 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { stacks::create(thread, attributes, start, argument) }
+}
+
+/// _exit(2), by which shells end: the session hears of it, as it does at exit(3).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    init::end();
+    ream_sys::process::end_process(status)
+}
+
+/// _Exit(3): the same.
+#[cfg_attr(not(test), unsafe(export_name = "_Exit"))]
+pub extern "C" fn exit_at_once(status: c_int) -> ! {
+    _exit(status)
+}
+
+/// Exports a function of `rights` under its name.
+macro_rules! rights {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// The system call of this name; our threads follow.
+            ///
+            /// # Safety
+            /// As the manual says.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the caller's promise.
+                unsafe { rights::$name($($argument),*) }
+            }
+        )*
+    };
+}
+
+rights! {
+    setuid(user: u32);
+    seteuid(user: u32);
+    setreuid(real: u32, effective: u32);
+    setresuid(real: u32, effective: u32, saved: u32);
+    setgid(group: u32);
+    setegid(group: u32);
+    setregid(real: u32, effective: u32);
+    setresgid(real: u32, effective: u32, saved: u32);
+    setgroups(count: usize, groups: *const u32);
+    initgroups(user: *const c_char, group: u32);
+    capset(header: *mut c_void, data: *const c_void);
 }

@@ -1,7 +1,8 @@
 //! fork(): libc calls our handlers last before the copy is made and first after it, because they are registered first.
-//! Locks are taken from the outside in: jemalloc's, the heap's, the mappings', the engine's; and let go in reverse.
+//! Locks are taken from the outside in: jemalloc's, the heap's, the mappings', the engine's, and the list of what is held,
+//! which whoever engages reads under the engine's; and let go in reverse.
 
-use crate::{engine, heap, holds, maps};
+use crate::{abi, blocks, engine, heap, holds, locks, maps, pool, pooled_shared};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 
@@ -21,10 +22,12 @@ struct Locks {
     _chunks: ream_heap::FrozenChunks<'static>,
     _placing: ream_heap::Placing,
     _maps: maps::Frozen,
-    _holds: holds::Frozen,
+    _pool: pool::Frozen,
+    _locks: locks::Frozen,
+    _shared: pooled_shared::Frozen,
 }
 
-struct Kept(UnsafeCell<Option<Locks>>);
+struct Kept(UnsafeCell<Option<(Locks, holds::Frozen, abi::Frozen)>>);
 // SAFETY: libc lets one fork happen at a time, and calls all handlers on its thread.
 unsafe impl Sync for Kept {}
 static KEPT: Kept = Kept(UnsafeCell::new(None));
@@ -36,6 +39,7 @@ pub fn register() {
 }
 
 unsafe extern "C" fn prepare() {
+    pool::fork_prepare();
     #[cfg(not(test))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().prepare {
         // SAFETY: what jemalloc asked to be called here.
@@ -46,17 +50,22 @@ unsafe extern "C" fn prepare() {
         _chunks: heap::freeze_chunks(),
         _placing: ream_heap::placing(),
         _maps: maps::freeze(),
-        _holds: holds::freeze(),
+        _pool: pool::freeze(),
+        _locks: locks::freeze(),
+        _shared: pooled_shared::freeze(),
     };
-    // SAFETY: see `Kept`.
-    unsafe { *KEPT.0.get() = Some(locks) };
     engine::fork_prepare();
+    // SAFETY: see `Kept`.
+    unsafe { *KEPT.0.get() = Some((locks, holds::freeze(), abi::freeze())) };
 }
 
 unsafe extern "C" fn parent() {
+    // See `engine::fork_prepare`.
+    let failed = blocks::errno() != 0;
     engine::fork_parent();
     // SAFETY: see `Kept`.
     drop(unsafe { (*KEPT.0.get()).take() });
+    pool::fork_parent(failed);
     #[cfg(not(test))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent {
         // SAFETY: what jemalloc asked to be called here.
@@ -68,6 +77,8 @@ unsafe extern "C" fn child() {
     engine::fork_child();
     // SAFETY: see `Kept`.
     drop(unsafe { (*KEPT.0.get()).take() });
+    locks::fork_child();
+    pool::fork_child();
     #[cfg(not(test))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {
         // SAFETY: what jemalloc asked to be called here.

@@ -1,13 +1,13 @@
 //! The process's heap: one registry of large blocks, one set of chunks for small ones, joined to the engine and, through
 //! the linker, to jemalloc.
 
-use crate::engine;
-use crate::lending;
-use crate::regions;
+use crate::abi::switch;
+use crate::{blocks, engine, lending, locks, pages, pool, regions};
 use core::sync::atomic::{AtomicU8, Ordering};
 use ream_heap::small::Arenas;
 use ream_heap::{Chunks, Engine, Kind, Large};
 use ream_page::{Page, Run};
+use ream_stats::{Pages, Region};
 
 /// How the heap reaches the engine.
 pub struct Paged;
@@ -28,15 +28,30 @@ pub fn in_session() -> bool {
     STAGE.load(Ordering::Relaxed) == JOINED
 }
 
-/// From now on mappings are made without reserve and ask for large pages.
-pub fn join_session(large_from_the_start: bool) {
+/// From now on mappings are made without reserve and on the pages that the session wants.
+pub fn join_session() {
     STAGE.store(JOINED, Ordering::Relaxed);
-    CHUNKS.join_session(large_from_the_start);
+    let wanted = pages::wanted(Region::Heap);
+    CHUNKS.join_session(wanted == Pages::Huge);
+    if wanted == Pages::Gigantic {
+        // Blocks that a page of 1 GiB is too large for share one.
+        blocks::set_large_from(blocks::MOST_SHARED);
+    }
+}
+
+/// The heap begins on pages of a pool, where those are wanted; false when the pool has none to give.
+pub fn begin_pooled() -> bool {
+    !pages::wanted(Region::Heap).pooled() || CHUNKS.begin_pooled(0)
 }
 
 /// The program runs without a session.
 pub fn stay_alone() {
     STAGE.store(ALONE, Ordering::Relaxed);
+}
+
+/// Whether it is known that the program runs without a session.
+pub fn alone() -> bool {
+    STAGE.load(Ordering::Relaxed) == ALONE
 }
 
 fn told() -> bool {
@@ -49,7 +64,7 @@ pub fn freeze_chunks() -> ream_heap::FrozenChunks<'static> {
 }
 
 impl Engine for Paged {
-    type Moving = engine::Moving;
+    type Moving = (locks::Moving, engine::Moving);
     fn add(run: Run, kind: Kind) {
         let kind = match kind {
             Kind::Large => regions::Kind::Large,
@@ -57,22 +72,26 @@ impl Engine for Paged {
         };
         // Small blocks stay resident where the kernel could not use them otherwise: libc's own data are among them.
         if told() && !(kind == regions::Kind::Small && lending::on()) {
-            engine::add(run, kind);
+            locks::manage(run, kind);
+        } else if told() {
+            locks::take(run, kind);
         }
     }
     fn remove(run: Run) {
         if told() {
+            locks::forget(run);
             engine::remove(run);
         }
     }
     fn discard(run: Run) {
         engine::discard(run);
     }
-    fn moving(run: Run) -> engine::Moving {
-        engine::moving(run)
+    fn moving(run: Run) -> (locks::Moving, engine::Moving) {
+        (locks::moving(run), engine::moving(run))
     }
     fn moved(from: Run, to: Page) {
         if told() {
+            locks::moved(from, to);
             engine::moved(from, to);
         }
     }
@@ -81,6 +100,21 @@ impl Engine for Paged {
     }
     fn in_session() -> bool {
         in_session()
+    }
+    fn large_pages() -> bool {
+        if in_session() { pages::wanted(Region::Heap).large() } else { switch::on_alone() }
+    }
+    fn wanted(bytes: usize) -> bool {
+        switch::wanted(bytes)
+    }
+    fn pooled(bytes: usize, align: usize, welcome: usize) -> Option<(usize, usize)> {
+        pool::take(bytes, align, welcome)
+    }
+    fn pool_unit(address: usize) -> Option<usize> {
+        pool::unit(address)
+    }
+    fn unpooled(run: Run) {
+        pool::unmapped(run);
     }
 }
 

@@ -5,7 +5,9 @@ use crate::engine;
 use crate::heap::in_session;
 use crate::init;
 use crate::kernel::*;
+use crate::locks;
 use crate::maps::{self, any_managed, managed_parts, valid};
+use crate::pooled_shared;
 use crate::regions::{Regions, rest};
 use core::sync::atomic::{AtomicBool, Ordering};
 use ream_page::{Page, Run};
@@ -18,6 +20,8 @@ const PROTECTED: u8 = 1;
 const LOCKED: u8 = 2;
 /// The kernel uses it at any time.
 const KEPT: u8 = 4;
+/// The program has asked for it by the C interface.
+const PINNED: u8 = 8;
 
 static HOLDS: Mutex<Regions<u8>> = Mutex::new(Regions::new());
 /// The program has asked that all memory, also future memory, be locked: nothing new is managed then.
@@ -114,6 +118,38 @@ pub fn keep(run: Run) {
     change(run, KEPT, true);
 }
 
+/// Keeps the managed part of a run resident until [`unpin`]. More than half of the budget in all is refused.
+pub fn pin(run: Run) -> Result<(), Errno> {
+    let mut pages = 0;
+    managed_parts(run, |part| pages += part.pages);
+    let mut pinned = 0;
+    with_list(|list| {
+        let mut left = EVERYTHING;
+        while let Some((part, reasons)) = list.first_in(left) {
+            left = rest(EVERYTHING, part.end());
+            // Pages that are pinned already cost nothing more.
+            if reasons & PINNED != 0 {
+                pinned += part.pages - part.and(run).pages;
+            }
+        }
+    });
+    if pinned + pages > holdable_pages() {
+        return Err(ENOMEM);
+    }
+    managed_parts(run, |part| change(part, PINNED, true));
+    Ok(())
+}
+
+/// Lets what [`pin`] keeps be paged again.
+pub fn unpin(run: Run) {
+    managed_parts(run, |part| change(part, PINNED, false));
+}
+
+/// Whether the program has pinned the page.
+pub fn is_pinned(page: Page) -> bool {
+    with_list(|list| list.kind_of(page).is_some_and(|reasons| reasons & PINNED != 0))
+}
+
 /// Tells each run that is held, in order of address.
 pub fn each(tell: &mut dyn FnMut(Run)) {
     with_list(|list| list.each(tell));
@@ -142,6 +178,12 @@ pub unsafe fn protect(address: usize, bytes: usize, protection: usize, key: Opti
         return kernel();
     }
     let run = Run::covering(address, bytes);
+    if pooled_shared::any(run) {
+        let whole = pooled_shared::changed(run);
+        // SAFETY: the caller's promise; what is more is not in use.
+        return unsafe { mprotect(whole.start.address(), whole.bytes(), protection, key) }
+            .inspect_err(|_| pooled_shared::say_whole_only(run));
+    }
     let open = protection == PROT_READ_WRITE && matches!(key, None | Some(0) | Some(usize::MAX));
     let managed = any_managed(run);
     if managed && !open {
@@ -196,6 +238,7 @@ pub fn unlock(address: usize, bytes: usize) -> Result<(), Errno> {
     let result = munlock(address, bytes);
     if in_session() && bytes > 0 && result.is_ok() {
         managed_parts(Run::covering(address, bytes), |part| change(part, LOCKED, false));
+        locks::again(Run::covering(address, bytes));
     }
     result
 }
@@ -229,6 +272,7 @@ pub fn unlock_all() -> Result<(), Errno> {
     ALL_LOCKED.store(false, Ordering::Relaxed);
     if in_session() {
         managed_parts(EVERYTHING, |part| change(part, LOCKED, false));
+        locks::again(EVERYTHING);
     }
     Ok(())
 }

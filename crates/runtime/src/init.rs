@@ -3,10 +3,13 @@
 
 use crate::regions::Kind;
 use crate::user::User;
-use crate::{blocks, engine, fork, heap, identity, lending, maps, pages, say, stacks, statics};
+use crate::{
+    abi, agent, blocks, engine, fork, heap, identity, lending, locks, maps, pages, pool, prefault, say, stacks, statics,
+};
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use ream_stats::{Pages, Refused, Report, Session, Summary};
+use ream_stats::{Address, Config, Refused, Region, Report, Session, Summary};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Scope};
 use ream_sys::memory::{self, Protection};
@@ -42,19 +45,34 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     maps::set_threshold(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
     if config.engine() == ream_stats::Engine::UserMode {
         lending::begin();
-        blocks::set_large_from(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
+        let threshold = usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX);
+        blocks::set_large_from(threshold.min(ream_heap::LARGE_BYTES));
         engine::forget(Kind::Small);
     }
-    pages::want(config.pages());
-    heap::join_session(pages::wanted() == Pages::Transparent);
-    if pages::wanted() != Pages::Small {
-        stacks::main_stack();
-    }
+    pages::want(config);
+    heap::join_session();
+    prefault::begin(config);
     engine::start(session, index);
-    statics::manage();
+    locks::begin(config);
+    stacks::main_stack();
+    prefault::code();
+    pool::reserve(config);
+    require(config, Region::Heap, heap::begin_pooled());
+    require(config, Region::Static, statics::manage());
     if config.exec_inherit == 0 {
         // SAFETY: the linker's list, before any other code of the program runs.
         unsafe { leave_environment(environment) };
+    }
+}
+
+/// Ends the process where a region did not come to lie on the pages that it must have.
+fn require(config: &Config, region: Region, placed: bool) {
+    if !placed && config.pages_required(region) {
+        let what = if region == Region::Heap { "heap" } else { "static data" };
+        say::tell(format_args!(
+            "--pages: the {what} must lie on pages of a pool and cannot; the program is not started"
+        ));
+        process::end_process(125);
     }
 }
 
@@ -67,12 +85,15 @@ fn join(address: &[u8]) -> Option<(&'static Session, usize)> {
     joined.inspect_err(|reason| say::tell(format_args!("this program runs without Ream: {reason}"))).ok()
 }
 
-/// Run by the dynamic linker at exit. Nothing is torn down: others may run after us.
+/// Run by the dynamic linker at exit, and where the program ends without (_exit), also in a signal handler. Nothing is torn
+/// down: others may run after us.
 pub extern "C" fn end() {
     let Some(session) = session() else { return };
-    engine::at_exit();
     let me = identity::me();
+    // A child made by vfork has none, and is not to end its parent's.
     let Some(index) = session.used().iter().position(|process| process.identity() == Some(me)) else { return };
+    engine::at_exit();
+    abi::phases::leave(session, index);
     if !engine::forking() {
         session.forget_unborn(me.pid, process::childless);
     }
@@ -122,18 +143,17 @@ impl core::fmt::Display for Refusal {
     }
 }
 
-/// Opens a session by its address: the path of its file, a colon, and the nonce in hexadecimal digits.
+/// Opens a session by its address.
 fn open(address: &[u8]) -> Result<&'static Session, Refusal> {
-    let colon = address.iter().rposition(|byte| *byte == b':').ok_or(Refusal::Address)?;
-    let (path, nonce) = address.split_at(colon);
-    let digits = nonce.get(1..).and_then(|digits| core::str::from_utf8(digits).ok()).ok_or(Refusal::Address)?;
-    let nonce = u64::from_str_radix(digits, 16).map_err(|_| Refusal::Address)?;
+    let Address { path, nonce, door } = Address::parse(address).ok_or(Refusal::Address)?;
     let mut buffer = [0; 256];
     // One byte less: a zero must follow.
     let place = buffer.get_mut(..path.len()).filter(|place| place.len() < 256).ok_or(Refusal::Address)?;
     place.copy_from_slice(path);
     let path = CStr::from_bytes_until_nul(&buffer).map_err(|_| Refusal::Address)?;
-    let fd = file::open(path, file::flags::READ_WRITE, 0).map_err(Refusal::File)?;
+    let own = file::open(path, file::flags::READ_WRITE, 0);
+    // Another user's, since the program gave up rights before it executed this one: the agent lets us in.
+    let fd = own.or_else(|error| agent::session(nonce, door).map_err(|_| error)).map_err(Refusal::File)?;
     let mapped = map(fd);
     file::close(fd);
     let (memory, bytes) = mapped.map_err(Refusal::Memory)?;
@@ -153,33 +173,53 @@ fn map(fd: Fd) -> Result<(*mut u8, usize), Errno> {
     Ok((memory::map_shared(fd, bytes, Protection::ReadWrite)?.as_ptr(), bytes))
 }
 
+/// Room for the closing summary, for whoever writes it: one thread of the session, once. Not on the stack, which may be a
+/// signal's small one.
+fn claim_summary(session: &Session) -> Option<&'static mut say::Line<16384>> {
+    struct Text(UnsafeCell<say::Line<16384>>);
+    // SAFETY: used by whoever has claimed the summary only.
+    unsafe impl Sync for Text {}
+    static TEXT: Text = Text(UnsafeCell::new(say::Line::new()));
+    // SAFETY: see `Sync`.
+    session.claim_summary().then(|| unsafe { &mut *TEXT.0.get() })
+}
+
 /// Writes the closing summary, unless somebody has, or the agent must because we have nowhere to write it.
 fn summarise(session: &Session) {
     let config = session.config();
-    let user = match config.summary() {
-        Summary::Off => return,
-        Summary::Text => Some(User::find(session.agent())),
-        Summary::Json => None,
-    };
-    if user.as_ref().is_some_and(Option::is_none) || !session.claim_summary() {
+    if session.closed() {
         return;
     }
-    let report = Report::of(session, now_ms());
-    let mut text = say::Line::<8192>::new();
-    if let Some(user) = user.flatten() {
-        // What does not fit is cut off.
-        let _ = report.write_text(&mut text);
-        say::write_all(user.fd(), text.as_bytes());
-        return;
-    }
-    let _ = report.write_json(&mut text);
-    let Some(path) = config.summary_path.as_c_str() else { return };
-    match file::open(path, file::flags::WRITE | file::flags::CREATE | file::flags::TRUNCATE, 0o666) {
-        Ok(fd) => {
-            say::write_all(fd, text.as_bytes());
-            file::close(fd);
+    match config.summary() {
+        Summary::Off => {}
+        Summary::Text => {
+            let Some(user) = User::find(session.agent()) else {
+                agent::summarise(session);
+                return;
+            };
+            if let Some(text) = claim_summary(session) {
+                // What does not fit is cut off.
+                let _ = Report::of(session, now_ms()).write_text(text);
+                say::write_all(user.fd(), text.as_bytes());
+            }
         }
-        Err(error) => say::tell(format_args!("the summary cannot be written: errno {}", error.0)),
+        Summary::Json => {
+            let Some(path) = config.summary_path.as_c_str() else { return };
+            // Whoever cannot write it leaves it to the agent, who can.
+            let flags = file::flags::WRITE | file::flags::CREATE;
+            match file::open(path, flags, 0o666) {
+                Ok(fd) => {
+                    if let Some(text) = claim_summary(session) {
+                        let _ = Report::of(session, now_ms()).write_json(text);
+                        let _ = file::set_length(fd, 0);
+                        say::write_all(fd, text.as_bytes());
+                    }
+                    file::close(fd);
+                }
+                Err(_) if agent::summarise(session) || session.closed() => {}
+                Err(error) => say::tell(format_args!("the summary cannot be written: errno {}", error.0)),
+            }
+        }
     }
 }
 
@@ -266,7 +306,7 @@ mod tests {
         let mut strings = [
             *b"A=1\0...........................",
             *b"LD_PRELOAD=/x/libream.so:/b.so\0",
-            *b"REAM_SESSION=/proc/1/fd/3:ff\0..",
+            *b"REAM_SESSION=/proc/1/fd/3:f-f\0.",
             *b"B=2\0...........................",
         ];
         let mut list = [core::ptr::null_mut(); 5];
@@ -276,7 +316,7 @@ mod tests {
         // SAFETY: strings and list are the test's own.
         unsafe {
             let value = variable(list.as_mut_ptr(), b"REAM_SESSION=").unwrap();
-            assert_eq!(value.to_bytes(), b"/proc/1/fd/3:ff");
+            assert_eq!(value.to_bytes(), b"/proc/1/fd/3:f-f");
             assert!(variable(list.as_mut_ptr(), b"C=").is_none());
             leave_environment(list.as_mut_ptr());
             assert_eq!(first(list.as_mut_ptr().add(1)).unwrap().to_bytes(), b"LD_PRELOAD=/b.so");
@@ -295,6 +335,6 @@ mod tests {
         for address in [&b""[..], b"/proc/1/fd/3", b"/x:", b"/x:zz", &[b'a'; 300]] {
             assert!(matches!(open(address), Err(Refusal::Address)), "{address:?}");
         }
-        assert!(matches!(open(b"/no/such/file:1f"), Err(Refusal::File(_))));
+        assert!(matches!(open(b"/no/such/file:1f-2"), Err(Refusal::File(_))));
     }
 }

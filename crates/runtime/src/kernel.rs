@@ -1,14 +1,18 @@
 //! The memory calls as the kernel offers them, by the numbers and bits that programs pass.
 
+use ream_page::Run;
 use ream_sys::Errno;
 use ream_sys::memory;
 use ream_sys::syscall::{call0, call2, call3, call4, number};
 
 pub use memory::mmap;
 
+pub const PROT_NONE: usize = 0;
+pub const PROT_WRITE: usize = 2;
 pub const PROT_READ_WRITE: usize = 3;
 
 pub const MAP_TYPE: usize = 0x0f;
+pub const MAP_SHARED: usize = 0x01;
 pub const MAP_PRIVATE: usize = 0x02;
 pub const MAP_FIXED: usize = 0x10;
 pub const MAP_ANONYMOUS: usize = 0x20;
@@ -30,15 +34,25 @@ pub const MADV_RANDOM: usize = 1;
 pub const MADV_SEQUENTIAL: usize = 2;
 pub const MADV_DONTNEED: usize = 4;
 pub const MADV_FREE: usize = 8;
+pub const MADV_DONTFORK: usize = 10;
 pub const MADV_DOFORK: usize = 11;
 pub const MADV_HUGEPAGE: usize = 14;
+pub const MADV_NOHUGEPAGE: usize = 15;
+pub const MADV_COLD: usize = 20;
+pub const MADV_PAGEOUT: usize = 21;
+pub const MADV_POPULATE_READ: usize = 22;
 pub const MADV_POPULATE_WRITE: usize = 23;
 pub const MADV_DONTNEED_LOCKED: usize = 24;
 pub const MADV_COLLAPSE: usize = 25;
 pub const MADV_GUARD_INSTALL: usize = 102;
 
+pub const EPERM: Errno = Errno(1);
+pub const ENOENT: Errno = Errno(2);
 pub const ENOMEM: Errno = Errno(12);
+pub const EACCES: Errno = Errno(13);
 pub const EFAULT: Errno = Errno(14);
+pub const EEXIST: Errno = Errno(17);
+pub const EINVAL: Errno = Errno(22);
 
 /// # Safety
 /// The caller answers for whoever uses the range.
@@ -82,6 +96,13 @@ pub unsafe fn mprotect(address: usize, bytes: usize, protection: usize, key: Opt
         Some(key) => unsafe { call4(number::__NR_pkey_mprotect, address, bytes, protection, key) },
     }
     .map(drop)
+}
+
+/// Whether all of a run is mapped: msync, which has nothing to write here.
+pub fn is_mapped(run: Run) -> bool {
+    const MS_ASYNC: usize = 1;
+    // SAFETY: changes nothing.
+    unsafe { call3(number::__NR_msync, run.start.address(), run.bytes(), MS_ASYNC) }.is_ok()
 }
 
 /// mlock2; flags 0 is mlock.

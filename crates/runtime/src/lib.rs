@@ -4,7 +4,9 @@
 //! own, raw system calls. Other threads, signal handlers and constructors may enter at any point of `exports`.
 #![cfg_attr(not(test), no_std)]
 
+pub mod abi;
 mod advice;
+mod agent;
 mod blocks;
 mod engine;
 pub mod exports;
@@ -15,12 +17,21 @@ mod identity;
 mod init;
 mod kernel;
 mod lending;
+mod locks;
 mod maps;
+mod next;
 mod pages;
 mod pieces;
+mod pool;
+mod pooled_shared;
+mod prefault;
 mod references;
 mod regions;
+mod reserve;
+mod rights;
 mod say;
+mod scattered;
+mod shared;
 mod stacks;
 mod statics;
 mod user;

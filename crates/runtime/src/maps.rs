@@ -4,16 +4,17 @@
 //! Managed: readable and writable, not for stacks, code, locked or pool memory, and of the threshold's size. What is
 //! reserved without access is remembered, and comes under management when enough of it is opened.
 
+use crate::abi::switch;
 use crate::engine;
 use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
 use crate::regions::{Kind, Regions, rest};
-use crate::{pages, pieces};
+use crate::{locks, pages, pieces, pooled_shared, prefault, scattered, shared};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{Left, placing, relocate};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
-use ream_stats::Pages;
+use ream_stats::Region;
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Zeroable};
@@ -84,13 +85,23 @@ pub fn any_managed(run: Run) -> bool {
 /// Nothing of the run is managed, held or reserved any more: it is about to be unmapped or replaced.
 fn forget(run: Run) {
     engine::remove(run);
+    locks::forget(run);
     holds::forget(run);
     RESERVED.lock().remove(run);
 }
 
+/// A mapping that we do not make is about to replace what is there.
+pub fn replaced(run: Run) {
+    if known(run) {
+        let _placing = placing();
+        forget(run);
+    }
+    pooled_shared::make_way(run);
+}
+
 /// Whether [`forget`] has anything to do.
 fn known(run: Run) -> bool {
-    any_managed(run) || RESERVED.lock().first_in(run).is_some()
+    any_managed(run) || locks::any(run) || RESERVED.lock().first_in(run).is_some()
 }
 
 /// # Safety
@@ -113,15 +124,41 @@ pub unsafe fn map(
     let odd = flags & (MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED) != 0 || protection & !PROT_READ_WRITE != 0;
     let candidate = anonymous && !odd && !holds::all_locked();
     let fixed = flags & MAP_FIXED != 0;
-    if !fixed && (!candidate || bytes < threshold()) {
+    let anonymous_shared = flags & (MAP_TYPE | MAP_ANONYMOUS | MAP_FIXED) == MAP_SHARED | MAP_ANONYMOUS;
+    let beforehand = anonymous_shared && protection == PROT_READ_WRITE && prefault::populated(Region::Shared);
+    let flags = if beforehand { flags | MAP_POPULATE } else { flags };
+    let shared = |kernel: shared::Kernel<'_>| shared::map(address, bytes, protection, flags, fd, offset, kernel);
+    if !fixed {
+        if let Some(placed) = shared(&kernel) {
+            return placed;
+        }
+    }
+    let length = Run::covering(0, bytes).bytes();
+    if candidate && !fixed {
+        if let Some(place) = wished(address, length, protection, flags) {
+            return Ok(place);
+        }
+    }
+    let small = bytes < threshold();
+    if !fixed && (!candidate || small && !pieces::SIZES.contains(&length)) {
         return kernel(address, flags);
     }
     let _placing = placing();
-    let length = Run::covering(0, bytes).bytes();
     let ours = if candidate { (flags | MAP_NORESERVE) & !MAP_POPULATE } else { flags };
     let start = if fixed {
         let target = Run::covering(address, bytes);
-        if valid(address, bytes) && known(target) {
+        if valid(address, bytes) {
+            scattered::used(target);
+            pooled_shared::make_way(target);
+        }
+        let made = |address, ours| {
+            if !valid(address, bytes) || !(any_managed(target) || locks::any(target)) {
+                let start = kernel(address, ours)?;
+                if valid(address, bytes) && known(target) {
+                    forget(target);
+                }
+                return Ok(start);
+            }
             // Made elsewhere first: when it cannot be made, what is here now must stay.
             let elsewhere = kernel(0, ours & !MAP_FIXED)?;
             forget(target);
@@ -129,12 +166,17 @@ pub unsafe fn map(
             unsafe { mremap(elsewhere, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) }.inspect_err(|_| {
                 // SAFETY: as above.
                 let _ = unsafe { munmap(elsewhere, length) };
-            })?
-        } else {
-            kernel(address, ours)?
-        }
+            })
+        };
+        shared(&made).unwrap_or_else(|| made(address, ours))?
     } else if let Some(piece) = piece(address, length, protection, flags, ours) {
+        if small {
+            // Remembered: together they are a heap, and managed when they fill the threshold.
+            let _ = RESERVED.lock().insert(Run::covering(piece, bytes), Access::Closed);
+        }
         piece
+    } else if small {
+        return kernel(address, flags);
     } else if address == 0 && bytes >= LARGE_FROM && flags & MAP_32BIT == 0 {
         // SAFETY: without MAP_FIXED the kernel picks a range that nobody uses.
         at_block(length, |bytes| unsafe { mmap(0, bytes, protection, ours, -1, 0) }.map(|start| start.addr()))?
@@ -151,10 +193,27 @@ pub unsafe fn map(
     Ok(start)
 }
 
+/// A place for a reservation that need not lie where it wishes to, where large pages are wanted. It is remembered, however
+/// small: those beside it may be opened, too.
+fn wished(address: usize, length: usize, protection: usize, flags: usize) -> Option<usize> {
+    if address == 0 || protection != 0 || !pages::wanted(Region::Heap).large() {
+        return None;
+    }
+    let _placing = placing();
+    let place = scattered::take(address, length, protection, flags)?;
+    let run = Run::covering(place, length);
+    if length >= LARGE_FROM {
+        admit(run, false);
+    } else {
+        let _ = RESERVED.lock().insert(run, Access::Closed);
+    }
+    Some(place)
+}
+
 /// A place for a small mapping that may be anywhere, where large pages are wanted.
 fn piece(address: usize, length: usize, protection: usize, flags: usize, ours: usize) -> Option<usize> {
     let anywhere = address == 0 && flags & MAP_32BIT == 0 && protection == PROT_READ_WRITE;
-    let wanted = anywhere && ours & MAP_NORESERVE != 0 && pages::wanted() != Pages::Small;
+    let wanted = anywhere && ours & MAP_NORESERVE != 0 && pages::wanted(Region::Heap).large();
     if wanted { pieces::take(length, ours) } else { None }
 }
 
@@ -194,15 +253,17 @@ fn trim(start: usize, length: usize, spare: usize) -> usize {
 
 /// A new anonymous private mapping: managed at once, or remembered.
 fn admit(run: Run, open: bool) {
-    if run.bytes() >= LARGE_FROM {
+    if run.bytes() >= LARGE_FROM && pages::wanted(Region::Heap).large() && switch::wanted(run.bytes()) {
         // SAFETY: advice on memory that nobody has used yet.
         let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
     }
     if open && run.bytes() >= threshold() {
-        engine::add(run, Kind::Mapped);
+        if switch::wanted(run.bytes()) {
+            locks::manage(run, Kind::Mapped);
+        }
     } else if open {
         // A piece put into a reservation.
-        let inside = [Page(run.start.0.saturating_sub(1)), run.end()];
+        let inside = [Page(run.start.0.saturating_sub(1)), run.start, run.end()];
         let mut reserved = RESERVED.lock();
         if inside.into_iter().any(|page| reserved.contains(page) || engine::is_managed(page)) {
             let _ = reserved.insert(run, Access::Open);
@@ -220,13 +281,14 @@ fn promote(reserved: &mut Regions<Access>, run: Run) {
     let before = Page(piece.start.0.saturating_sub(1));
     if piece.bytes() >= threshold() || engine::is_managed(before) || engine::is_managed(piece.end()) {
         reserved.remove(piece);
-        engine::add(piece, Kind::Mapped);
+        locks::manage(piece, Kind::Mapped);
     }
 }
 
 /// The kernel has changed the protection of a run: pieces of reservations open or close.
 pub fn protection_changed(run: Run, open: bool) {
     let _placing = placing();
+    scattered::used(run);
     let mut reserved = RESERVED.lock();
     let mut left = run;
     while let Some((part, access)) = reserved.first_in(left) {
@@ -241,13 +303,27 @@ pub fn protection_changed(run: Run, open: bool) {
 /// # Safety
 /// As for munmap.
 pub unsafe fn unmap(address: usize, bytes: usize) -> Result<(), Errno> {
+    let (mut address, mut bytes) = (address, bytes);
+    if in_session() && valid(address, bytes) {
+        if let Some(gone) = pooled_shared::give_up(Run::covering(address, bytes)) {
+            if gone.pages == 0 {
+                return Ok(());
+            }
+            (address, bytes) = (gone.start.address(), gone.bytes());
+        }
+    }
     let mut was_managed = false;
     if in_session() && valid(address, bytes) {
         let run = Run::covering(address, bytes);
         was_managed = any_managed(run);
+        let _placing = placing();
+        pieces::unmapped(address..run.end().address());
         if known(run) {
-            let _placing = placing();
             forget(run);
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { scattered::give_back(run) } {
+            return Ok(());
         }
     }
     // SAFETY: the caller's promise.
@@ -271,21 +347,30 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     // Only with a flag that says so is `new` a place; else it is any number.
     let replaced = Run { start: Page::containing(new), pages: Run::covering(0, bytes).pages };
     let replaces = flags & MREMAP_FIXED != 0 && valid(new, bytes) && from.and(replaced).pages == 0;
-    if !(known(from) || replaces && known(replaced)) {
+    let pooled = pooled_shared::any(from) || replaces && pooled_shared::any(replaced);
+    if !(pooled || known(from) || replaces && known(replaced)) {
         return kernel(flags);
     }
     let _placing = placing();
     // Asked only now: what was known may be another's, who has moved it away and not yet said so.
-    let managed = any_managed(from);
+    let managed = any_managed(from) || locks::any(from);
     if replaces {
+        scattered::used(replaced);
         forget(replaced);
+        pooled_shared::make_way(replaced);
+    }
+    // SAFETY: the caller's promise.
+    if let Some(moved) = unsafe { pooled_shared::remap(old, old_bytes, bytes, flags, new) } {
+        return moved;
     }
     if !managed {
         RESERVED.lock().remove(from);
         return kernel(flags);
     }
-    let _moving = engine::moving(from);
-    let whole = engine::next_managed(from.start).is_some_and(|found| found.and(from) == from);
+    let _moving = (locks::moving(from), engine::moving(from));
+    let mut ours = locks::known_pages(from);
+    managed_parts(from, |part| ours += part.pages);
+    let whole = ours == from.pages;
     let kept = from.pages.min(replaced.pages);
     if kept < from.pages {
         forget(Run { start: Page(from.start.0 + kept), pages: from.pages - kept });
@@ -309,13 +394,14 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     if to != from.start {
         let kept = Run { start: from.start, pages: kept };
         managed_parts(kept, |part| engine::moved(part, Page(to.0 + (part.start.0 - from.start.0))));
+        locks::moved(kept, to);
         holds::moved(kept, to);
         if flags & MREMAP_DONTUNMAP != 0 {
-            engine::add(kept, Kind::Mapped);
+            locks::manage(kept, Kind::Mapped);
         }
     }
     if grows {
-        engine::add(Run { start: Page(to.0 + from.pages), pages: replaced.pages - from.pages }, Kind::Mapped);
+        locks::manage(Run { start: Page(to.0 + from.pages), pages: replaced.pages - from.pages }, Kind::Mapped);
     }
     Ok(place)
 }

@@ -1,22 +1,44 @@
-//! The size of pages that the session asks for.
+//! The size of pages that the session asks for, by region.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use ream_stats::Pages;
+use ream_stats::{Config, Pages, Region};
 use ream_sys::syscall::{call6, number};
 
-static WANTED: AtomicU32 = AtomicU32::new(Pages::Small as u32);
+/// Bit by region: other pages are refused.
+static REQUIRED: AtomicU32 = AtomicU32::new(0);
+/// What follows the pool's pages in shared memory.
+static NEXT_FOR_SHARED: AtomicU32 = AtomicU32::new(Pages::Small as u32);
+static WANTED: [AtomicU32; 5] = [const { AtomicU32::new(Pages::Small as u32) }; 5];
 
-/// The size that is wanted; small pages where there is no session.
-pub fn wanted() -> Pages {
-    Pages::from_u32(WANTED.load(Ordering::Relaxed))
+/// The size that is wanted in a region; small pages where there is no session.
+pub fn wanted(region: Region) -> Pages {
+    WANTED.get(region as usize).map_or(Pages::Small, |size| Pages::from_u32(size.load(Ordering::Relaxed)))
 }
 
-/// The session wants this size. Small ones: also in what the program, and those it starts, map or have mapped otherwise.
-pub fn want(size: Pages) {
-    WANTED.store(size as u32, Ordering::Relaxed);
-    if size == Pages::Small {
+/// Whether memory of a region must not lie on other pages.
+pub fn required(region: Region) -> bool {
+    REQUIRED.load(Ordering::Relaxed) >> region as u32 & 1 != 0
+}
+
+/// What shared memory gets that the pool cannot hold.
+pub fn next_for_shared() -> Pages {
+    Pages::from_u32(NEXT_FOR_SHARED.load(Ordering::Relaxed))
+}
+
+/// The session wants these sizes. Small ones in all that the program has for itself: also in what it, and those it
+/// starts, map or have mapped otherwise.
+pub fn want(config: &Config) {
+    for (place, size) in WANTED.iter().zip(config.pages) {
+        place.store(size, Ordering::Relaxed);
+    }
+    REQUIRED.store(config.pages_required, Ordering::Relaxed);
+    NEXT_FOR_SHARED.store(config.shared_next, Ordering::Relaxed);
+    if [Region::Heap, Region::Static, Region::Stack].into_iter().all(|region| wanted(region) == Pages::Small) {
         const PR_SET_THP_DISABLE: usize = 41;
+        const EXCEPT_ADVISED: usize = 2;
+        // Linux 6.18. Before that, with shared memory on large pages, what nobody advises stays as the machine has it.
+        let except = if wanted(Region::Shared).large() { EXCEPT_ADVISED } else { 0 };
         // SAFETY: a setting of this process and those it makes; no memory is passed.
-        let _ = unsafe { call6(number::__NR_prctl, PR_SET_THP_DISABLE, 1, 0, 0, 0, 0) };
+        let _ = unsafe { call6(number::__NR_prctl, PR_SET_THP_DISABLE, 1, except, 0, 0, 0) };
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     const NONBLOCK: usize = 2;
 
     fn joined_pipe() -> (PipeReader, PipeWriter) {
-        join_session(false);
+        join_session();
         pipe().unwrap()
     }
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn sockets_do_not_send_without_copies() {
-        join_session(false);
+        join_session();
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let set = |name: usize, value: i32| {
             let place = (&raw const value).expose_provenance();

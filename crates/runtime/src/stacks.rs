@@ -3,14 +3,16 @@
 //! which the kernel excludes because libc maps them with MAP_STACK, are advised by each thread as it begins.
 
 use crate::kernel::{MADV_COLLAPSE, MADV_HUGEPAGE, limit, madvise};
+use crate::next::Next;
 use crate::pages::wanted;
+use crate::{locks, prefault};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use core::ffi::{CStr, c_int, c_ulong, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES};
-use ream_stats::Pages;
+use ream_stats::{Pages, Region};
 use ream_sys::syscall::{call2, number};
 
 /// Stacks smaller than this are left alone.
@@ -27,14 +29,21 @@ type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut c_ulong, *const c_void, Start, *mut c_void) -> c_int;
 
 unsafe extern "C" {
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     fn getauxval(kind: c_ulong) -> c_ulong;
     fn pthread_self() -> c_ulong;
     fn pthread_attr_getstacksize(attributes: *const c_void, bytes: *mut usize) -> c_int;
 }
 
-/// Puts the calling thread's stack, which is the main one, on large pages.
+/// Whether anything is done for stacks.
+fn concerned() -> bool {
+    wanted(Region::Stack).large() || prefault::populated(Region::Stack)
+}
+
+/// Puts the calling thread's stack, which is the main one, on large pages, and brings it in, where that is wanted.
 pub fn main_stack() {
+    if !concerned() {
+        return;
+    }
     const AT_EXECFN: c_ulong = 31;
     // SAFETY: no memory is passed.
     let name = unsafe { getauxval(AT_EXECFN) } as usize;
@@ -77,17 +86,22 @@ fn place(low: usize, top: usize) {
     let here = 0u8;
     let here = (&raw const here).addr();
     let boundary = here & !(BLOCK_BYTES - 1);
-    if wanted() == Pages::Auto && touches_below(here, low) {
+    if wanted(Region::Stack) == Pages::Auto && touches_below(here, low) {
         // SAFETY: below everything that lies on this thread's own stack.
         unsafe { core::ptr::with_exposed_provenance_mut::<u8>(boundary - 1).write_volatile(0) };
     }
-    // SAFETY: advice loses nothing.
-    unsafe {
-        let _ = madvise(low, top - low, MADV_HUGEPAGE);
-        if wanted() != Pages::Auto && boundary >= low && boundary + BLOCK_BYTES <= top {
-            let _ = madvise(boundary, BLOCK_BYTES, MADV_COLLAPSE);
+    if wanted(Region::Stack).large() {
+        // SAFETY: advice loses nothing.
+        unsafe {
+            let _ = madvise(low, top - low, MADV_HUGEPAGE);
+            if wanted(Region::Stack) != Pages::Auto && boundary >= low && boundary + BLOCK_BYTES <= top {
+                let _ = madvise(boundary, BLOCK_BYTES, MADV_COLLAPSE);
+            }
         }
     }
+    // The lowest page stays as it is: of a locked one the kernel lets no stack grow beyond the limit on locked memory.
+    locks::stack(low + PAGE_BYTES, top);
+    prefault::stack(low + PAGE_BYTES, top);
 }
 
 /// pthread_create: the thread advises its stack, then runs `start`.
@@ -95,11 +109,14 @@ fn place(low: usize, top: usize) {
 /// # Safety
 /// As the manual says.
 pub unsafe fn create(thread: *mut c_ulong, attributes: *const c_void, start: Start, argument: *mut c_void) -> c_int {
-    let Some(next) = next() else {
+    // None where threads are in a library that is not loaded.
+    static NEXT: Next = Next::of(c"pthread_create");
+    // SAFETY: this is its type.
+    let Some(next) = (unsafe { NEXT.get::<Create>() }) else {
         const EAGAIN: c_int = 11;
         return EAGAIN;
     };
-    let bytes = if wanted() == Pages::Small { 0 } else { stack_bytes(attributes) };
+    let bytes = if concerned() { stack_bytes(attributes) } else { 0 };
     let waiting = if bytes >= LEAST { Waiting::take(First { start, argument }, bytes) } else { None };
     let Some(waiting) = waiting else {
         // SAFETY: the caller's promise.
@@ -161,23 +178,6 @@ impl Waiting {
         place.stack_bytes.store(stack_bytes, Ordering::Relaxed);
         Some(place)
     }
-}
-
-/// libc's own pthread_create, or that of a library behind us; `None` where threads are in a library that is not loaded.
-fn next() -> Option<Create> {
-    static FOUND: AtomicUsize = AtomicUsize::new(0);
-    let mut address = FOUND.load(Ordering::Relaxed);
-    if address == 0 {
-        const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
-        // SAFETY: a name that ends with a zero byte.
-        let found = unsafe { dlsym(NEXT, c"pthread_create".as_ptr()) };
-        // "Next" is counted from the caller: the call must come back here.
-        address = core::hint::black_box(found).expose_provenance();
-        FOUND.store(address, Ordering::Relaxed);
-    }
-    let function = core::ptr::with_exposed_provenance::<c_void>(address);
-    // SAFETY: this is its type, and null is `None`.
-    unsafe { core::mem::transmute::<*const c_void, Option<Create>>(function) }
 }
 
 /// What a thread is to run.

@@ -1,11 +1,12 @@
 //! Writable static data: the parts of 1 MiB or more of the program's and its libraries' .data and .bss come under
 //! management at start-up. What is mapped from the file is made anonymous memory first, because only that can be paged.
 
-use crate::engine;
 use crate::kernel::{MADV_HUGEPAGE, madvise};
 use crate::regions::Kind;
+use crate::{locks, pages, pool};
 use core::ffi::{c_char, c_int, c_void};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Run};
+use ream_stats::Region;
 use ream_sys::memory::{self, Protection};
 
 /// Smallest part that is managed, in bytes.
@@ -53,13 +54,16 @@ struct Parts {
     fresh: Run,
 }
 
-/// Brings all large static data under management. No other thread of the program may run yet.
-pub fn manage() {
-    // SAFETY: the callback keeps to what the linker passes.
-    unsafe { dl_iterate_phdr(object, core::ptr::null_mut()) };
+/// Brings all large static data under management, or onto pages of a pool. No other thread of the program may run yet.
+/// Returns whether all whole blocks lie on pages of a pool, where those are wanted.
+pub fn manage() -> bool {
+    let mut complete = true;
+    // SAFETY: the callback keeps to what the linker passes, and gets a bool.
+    unsafe { dl_iterate_phdr(object, (&raw mut complete).cast()) };
+    complete
 }
 
-unsafe extern "C" fn object(object: *const Object, _bytes: usize, _argument: *mut c_void) -> c_int {
+unsafe extern "C" fn object(object: *const Object, _bytes: usize, complete: *mut c_void) -> c_int {
     // SAFETY: the linker passes an object whose headers stay mapped.
     let (base, headers) = unsafe {
         let object = &*object;
@@ -73,9 +77,31 @@ unsafe extern "C" fn object(object: *const Object, _bytes: usize, _argument: *mu
     if !headers.iter().any(inside) {
         for header in headers {
             if let Some(parts) = parts(base, headers, header) {
-                take(parts);
+                let placed = take(parts);
+                // SAFETY: what `manage` passed.
+                unsafe { *complete.cast::<bool>() &= placed };
             }
         }
+    }
+    0
+}
+
+/// Tells the code of every object: whole pages.
+pub fn each_code(tell: &mut dyn FnMut(Run)) {
+    let mut tell = tell;
+    // SAFETY: the callback keeps to what the linker passes, and gets a function.
+    unsafe { dl_iterate_phdr(code, (&raw mut tell).cast()) };
+}
+
+unsafe extern "C" fn code(object: *const Object, _bytes: usize, tell: *mut c_void) -> c_int {
+    // SAFETY: the linker passes an object whose headers stay mapped, and `each_code` passed the function.
+    let (base, headers, tell) = unsafe {
+        let object = &*object;
+        let headers = core::slice::from_raw_parts(object.headers, object.count.into());
+        (object.base, headers, &mut *tell.cast::<&mut dyn FnMut(Run)>())
+    };
+    for header in headers.iter().filter(|header| header.kind == PT_LOAD && header.flags & EXECUTABLE != 0) {
+        tell(Run::covering(base.wrapping_add(header.address as usize), header.memory_bytes as usize));
     }
     0
 }
@@ -100,23 +126,39 @@ fn parts(base: usize, headers: &[Header], header: &Header) -> Option<Parts> {
     Some(Parts { from_file, fresh })
 }
 
-fn take(parts: Parts) {
+fn take(parts: Parts) -> bool {
+    let pooled = pages::wanted(Region::Static).pooled();
+    let mut complete = true;
     // Whole pages only: the last one of .bss may be shared with nothing, but is not ours to judge.
     if parts.fresh.bytes() >= LEAST {
-        add(parts.fresh);
+        if pooled {
+            complete &= pool::replace_static(parts.fresh, true, &mut add);
+        } else {
+            add(parts.fresh);
+        }
     }
     if parts.from_file.bytes() >= LEAST {
-        let _ = make_anonymous(parts.from_file);
+        let mut ordinary = |run| {
+            let _ = make_anonymous(run);
+        };
+        if pooled {
+            complete &= pool::replace_static(parts.from_file, false, &mut ordinary);
+        } else {
+            ordinary(parts.from_file);
+        }
     }
+    complete
 }
 
 fn add(run: Run) {
     // A block that begins in .data and ends in .bss stays on small pages: its first half is touched already.
-    if run.start.address().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES <= run.end().address() {
+    if pages::wanted(Region::Static).large()
+        && run.start.address().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES <= run.end().address()
+    {
         // SAFETY: advice loses nothing.
         let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
     }
-    engine::add(run, Kind::Static);
+    locks::manage(run, Kind::Static);
 }
 
 /// Copies data out, maps anonymous memory in its place, and copies it back; a block at a time, so that data larger than

@@ -3,15 +3,18 @@
 
 use super::mailbox::Command;
 use super::message::tell;
-use super::{ENGINE, Phase, pager, setup};
+use super::{ENGINE, Phase, follow, pager, setup, watch};
 use crate::blocks::{errno, set_errno};
+use crate::identity;
 use crate::lending::LOANS;
+use crate::locks;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use ream_page::StoreId;
-use ream_stats::{Expected, Identity};
+use ream_stats::{Expected, Identity, Process};
+use ream_sys::Errno;
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
@@ -80,6 +83,14 @@ static FORK_NUMBERS: Forks = Forks(UnsafeCell::new(([0; FORKS], 0)));
 /// A fork is between its first and its last handler.
 static FORKING: AtomicBool = AtomicBool::new(false);
 
+/// Whether this process, or one that it descends from, has forked.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether pages may be shared with another process.
+pub(super) fn forked() -> bool {
+    FORKED.load(SeqCst)
+}
+
 /// Whether some thread is forking just now.
 pub fn forking() -> bool {
     FORKING.load(SeqCst)
@@ -98,6 +109,7 @@ pub fn fork_prepare() {
 fn prepare(kept: &mut Kept, signals: SignalSet) {
     kept.signals = signals;
     FORKING.store(true, SeqCst);
+    FORKED.store(true, SeqCst);
     kept.child = None;
     kept.engaged = false;
     kept.refused = false;
@@ -112,8 +124,9 @@ fn prepare(kept: &mut Kept, signals: SignalSet) {
             kept.engaged = true;
             let mailbox = ENGINE.mailbox.lock();
             let total = session.ledger().total_pages();
-            // Parent and child together must fit: each gets half of what this process has.
-            let target = (entry.held_pages() / 2).max(total / 64).max(1024);
+            // Parent and child together must fit: each gets half of what this process has, when what is locked here, which
+            // the child has beside, is counted with the child's.
+            let target = (entry.held_pages().saturating_sub(locks::pages()) / 2).max(total / 64).max(1024);
             kept.limit = target;
             ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
             touch_streams();
@@ -142,6 +155,16 @@ fn prepare(kept: &mut Kept, signals: SignalSet) {
         return;
     };
     if !kept.engaged {
+        let (ledger, held) = (session.ledger(), entry.held_pages());
+        let free = ledger.free_pages().max(0) as u64;
+        if held > free {
+            // What the child has in RAM as soon as it writes and is not free, and half of what is left: charged here, but
+            // not used.
+            let used = in_ram(entry);
+            let unused = held - used;
+            let missing = used.saturating_sub(free).min(unused);
+            entry.hand_over(ledger, child, missing + (unused - missing) / 2);
+        }
         return;
     }
     let number = session.next_fork();
@@ -205,6 +228,12 @@ pub fn fork_parent() {
     }
     drop(kept.mailbox.take());
     FORKING.store(false, SeqCst);
+    match ENGINE.phase() {
+        // Part of what was charged is the child's now: what is touched has to be watched.
+        Phase::Idle if !super::charged() => watch::start(false),
+        Phase::Watching if !super::charged() => super::tell_watcher(Command::Nothing),
+        _ => {}
+    }
     set_signal_mask(kept.signals);
 }
 
@@ -217,6 +246,9 @@ pub fn fork_child() {
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
     unsafe { ENGINE.moving.reset() };
+    super::bloat::reset();
+    follow::begin_anew();
+    let mut handed = 0;
     // Those of threads that stayed behind.
     LOANS.forget_all();
     if let Some(session) = ENGINE.session() {
@@ -225,6 +257,7 @@ pub fn fork_child() {
         let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, who));
         if adopted {
             ENGINE.process.store(child_of(kept).index, SeqCst);
+            handed = ENGINE.entry().map_or(0, Process::held_pages);
         } else if kept.engaged {
             if !kept.refused {
                 tell(format_args!(
@@ -249,7 +282,7 @@ pub fn fork_child() {
         kept.engaged = false;
         READY.store(0, SeqCst);
         // SAFETY: `child_main` uses neither libc nor thread-local data, never unwinds, and needs less stack than this.
-        let started = unsafe { thread::spawn(child_main, core::ptr::null_mut(), super::watch::STACK, Files::Copied) };
+        let started = unsafe { thread::spawn(child_main, core::ptr::null_mut(), watch::STACK, Files::Copied) };
         if started.is_err() {
             READY.store(2, SeqCst);
         }
@@ -269,13 +302,25 @@ pub fn fork_child() {
             Phase::Watching => {
                 ENGINE.listening.store(0, SeqCst);
                 ENGINE.set_phase(Phase::Idle);
-                super::charge(ENGINE.reserved.load(SeqCst), false);
+                charge_child(handed);
             }
-            Phase::Idle => super::charge(ENGINE.reserved.load(SeqCst), false),
+            Phase::Idle => charge_child(handed),
             _ => {}
         }
     }
     set_signal_mask(kept.signals);
+}
+
+/// Charges what the parent has not handed over, if that fits; otherwise nothing more: what is in RAM is charged already,
+/// and a watcher charges what comes to it.
+fn charge_child(handed: u64) {
+    let missing = ENGINE.reserved.load(SeqCst).saturating_sub(handed);
+    let free = ENGINE.session().map_or(0, |session| session.ledger().free_pages());
+    if handed > 0 && free < missing as i64 {
+        watch::start(false);
+    } else {
+        super::charge(missing, false);
+    }
 }
 
 fn child_main(_: *mut ()) -> ! {
@@ -297,7 +342,16 @@ fn child_main(_: *mut ()) -> ! {
     // The parent's own store is the last: the nearest ancestor has the highest number.
     let outcome = pager::engage_child(StoreId(count as u8), stores.get(..count).unwrap_or(&[]), kept.limit);
     if let Err(failure) = outcome {
-        pager::complain(&failure);
+        let why = match failure.errno {
+            Errno::PERM | Errno::ACCES => {
+                ": the program has given up its user's rights, and the session's agent could not help"
+            }
+            _ => "",
+        };
+        tell(format_args!(
+            "this forked process cannot go on: {} failed (errno {}{why}); see 'ream doctor'",
+            failure.what, failure.errno.0
+        ));
         READY.store(2, SeqCst);
         futex::wake(&READY, u32::MAX, Scope::Private);
         thread::exit()
@@ -319,7 +373,7 @@ pub(super) fn leased() -> bool {
     let Some(session) = ENGINE.session() else { return false };
     let me = ENGINE.process.load(SeqCst);
     // A process that was killed holds no lease: whoever looks first takes it off the list.
-    session.sweep(process::process_id(), process::now_us() / 1000, alive);
+    session.sweep(process::process_id(), process::now_us() / 1000, identity::alive);
     // SAFETY: see `Forks`; this is the pager, and it is not parked.
     let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
     let mut kept = 0;
@@ -336,18 +390,15 @@ pub(super) fn leased() -> bool {
     kept > 0
 }
 
-/// Whether the process is still the one it was.
-fn alive(who: Identity) -> bool {
-    match process::start_time(who.pid) {
-        Some(start) => who.start == 0 || start == who.start,
-        None => false,
-    }
+/// Pages of what is charged that are in RAM, at most.
+fn in_ram(entry: &Process) -> u64 {
+    entry.held_pages().min(watch::anonymous_now())
 }
 
 /// Whether parent and child could both keep all of this in RAM.
 fn fits_twice() -> bool {
     let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return true };
-    entry.held_pages() as i64 <= session.ledger().free_pages()
+    2 * in_ram(entry) as i64 <= entry.held_pages() as i64 + session.ledger().free_pages()
 }
 
 /// Has the watcher engage now, and waits until it has.
@@ -383,15 +434,17 @@ fn open_stores(kept: &mut Kept) -> bool {
         let _ = write!(path, "/proc/self/task/{thread}/fd/{}\0", fd.0);
         const READ_DIRECT_CLOEXEC: u32 = 0o40_000 | 0o2_000_000;
         let opened = core::ffi::CStr::from_bytes_until_nul(path.as_bytes())
-            .map_err(|_| ream_sys::Errno(22))
-            .and_then(|path| file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0)));
+            .map_err(|_| Errno::INVAL)
+            .and_then(|path| file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0)))
+            // Where /proc is not to be seen any more.
+            .or_else(|error| process::copy_descriptor_of_thread(thread, fd).map_err(|_| error));
         match (opened, kept.stores.get_mut(kept.store_count)) {
             (Ok(fd), Some(place)) => {
                 *place = fd;
                 kept.store_count += 1;
             }
             (Err(errno), _) => {
-                let why = if errno.0 == 13 { ": the program has given up its user's rights" } else { "" };
+                let why = if errno == Errno::ACCES { ": the program has given up its user's rights" } else { "" };
                 tell(format_args!(
                     "a store cannot be opened for a forked child (errno {}{why}); the child will not run",
                     errno.0

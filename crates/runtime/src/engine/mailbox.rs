@@ -2,8 +2,9 @@
 //! and touches an absent page of the doorbell. The pager sees the fault, carries the command out, and resolves it.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 use ream_page::{PAGE_BYTES, Page, Run};
+use ream_pager::{Usage, Whereabouts};
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Advice, Protection};
@@ -21,12 +22,22 @@ pub enum Command {
     Discard(Run),
     /// Keep a range where it is, or let it go.
     Hold(Run, bool),
+    /// Move the resident pages of a range out, and write what the store does not have.
+    Cool(Run),
+    /// Begin to bring back what a range has in a store.
+    Fetch(Run),
+    /// Note how the program is going to use a range.
+    Use(Run, Usage),
+    /// Answer where the pages of a range are.
+    Look(Run),
     /// Make room for a fork: at most so many pages stay, nothing stays staged; no eviction from then on.
     Quiet(u64),
     /// Empty the staging area once more, freeze the slots, answer, and sleep until released.
     Park,
     /// Bring the counters up to date.
     Report,
+    /// Have the program's rights, which have changed, and no others.
+    Follow,
 }
 
 /// Pages of the doorbell; one is used per command, and made absent again half a round later.
@@ -36,6 +47,8 @@ const PAGES: u32 = 64;
 pub struct Mailbox {
     lock: Mutex<()>,
     command: UnsafeCell<Command>,
+    /// To [`Command::Look`]: resident, staged, stored.
+    answer: [AtomicU64; 3],
     doorbell: AtomicUsize,
     rings: AtomicU32,
 }
@@ -49,6 +62,7 @@ impl Mailbox {
         Mailbox {
             lock: Mutex::new(()),
             command: UnsafeCell::new(Command::Nothing),
+            answer: [const { AtomicU64::new(0) }; 3],
             doorbell: AtomicUsize::new(0),
             rings: AtomicU32::new(0),
         }
@@ -77,6 +91,21 @@ impl Mailbox {
     pub fn call(&self, command: Command) {
         let guard = self.lock.lock();
         self.call_locked(command, &guard);
+    }
+
+    /// Asks where the pages of a range are, and sleeps until that is known. Signals must be blocked.
+    pub fn look(&self, run: Run) -> Whereabouts {
+        let guard = self.lock.lock();
+        self.call_locked(Command::Look(run), &guard);
+        let [resident, staged, stored] = &self.answer;
+        Whereabouts { resident: resident.load(SeqCst), staged: staged.load(SeqCst), stored: stored.load(SeqCst) }
+    }
+
+    /// In the pager: the answer to [`Command::Look`].
+    pub fn answer(&self, found: Whereabouts) {
+        for (place, pages) in self.answer.iter().zip([found.resident, found.staged, found.stored]) {
+            place.store(pages, SeqCst);
+        }
     }
 
     /// The same with the lock held.

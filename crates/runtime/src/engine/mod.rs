@@ -4,7 +4,10 @@
 //! charged; a thread looks at what is really used), *engaged* (that thread is the pager), *broken* (paging could not
 //! start; memory stays plain).
 
+mod bloat;
 mod company;
+mod dense;
+mod follow;
 mod fork;
 mod mailbox;
 mod message;
@@ -13,6 +16,7 @@ mod pager;
 mod setup;
 mod watch;
 mod wires;
+pub mod wishes;
 
 use crate::lending;
 use crate::regions::{Kind, Regions};
@@ -24,7 +28,10 @@ use ream_sys::futex::{self, Guard, Mutex, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{SignalSet, set_signal_mask};
 
+pub use bloat::give_nothing;
+pub use follow::follow_rights;
 pub use fork::{fork_child, fork_parent, fork_prepare, forking};
+pub use message::{tell, warn};
 
 /// How far paging has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +98,11 @@ impl Engine {
     }
 }
 
+/// The process's entry and its session, once it has joined one.
+pub fn account() -> Option<(&'static Process, &'static Session)> {
+    ENGINE.entry().zip(ENGINE.session())
+}
+
 /// Runs `work` with all signals blocked: no handler may come upon a half-made change or a held lock.
 fn masked<T>(work: impl FnOnce() -> T) -> T {
     let before = set_signal_mask(SignalSet::ALL);
@@ -133,12 +145,21 @@ pub fn add(run: Run, kind: Kind) {
                 ENGINE.mailbox.call(Command::Manage(run));
             }
             Phase::Idle => charge(added, true),
-            Phase::Watching => tell_watcher(Command::Manage(run)),
+            Phase::Watching => {
+                if let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) {
+                    // Where all was charged, all is to be.
+                    if entry.held_pages() >= before {
+                        entry.acquire(session.ledger(), added);
+                    }
+                }
+                tell_watcher(Command::Manage(run));
+            }
             Phase::Off | Phase::Broken => {}
         }
         if let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) {
             entry.change_managed(session.ledger(), added as i64);
         }
+        bloat::consider();
     });
 }
 
@@ -153,12 +174,16 @@ pub fn forget(kind: Kind) {
     }
 }
 
-/// Charges newly reserved pages, or starts to watch when the ledger cannot grant them.
+/// Charges newly reserved pages, and starts to watch when the ledger cannot grant them, or when most of it is gone: who
+/// holds a good part of it must be able to give some up.
 fn charge(pages: u64, wait: bool) {
     let Some((entry, session)) = ENGINE.entry().zip(ENGINE.session()) else { return };
-    let granted = entry.acquire(session.ledger(), pages);
-    if granted < pages && ENGINE.phase() == Phase::Idle {
-        watch::start(wait);
+    let ledger = session.ledger();
+    let granted = entry.acquire(ledger, pages);
+    let total = ledger.total_pages();
+    let scarce = ledger.free_pages() < (total / 2) as i64 && entry.held_pages() >= total / 64;
+    if (granted < pages || scarce) && ENGINE.phase() == Phase::Idle {
+        watch::start(wait && granted < pages);
     }
 }
 
@@ -276,6 +301,26 @@ pub fn next_managed(page: Page) -> Option<Run> {
         let start = Page(run.start.0.max(page.0));
         Some(Run { start, pages: run.end().0 - start.0 })
     })
+}
+
+/// The first managed range that ends after `page`, and what it is.
+pub fn next_labelled(page: Page) -> Option<(Run, Kind)> {
+    masked(|| ENGINE.regions.lock().next_from(page))
+}
+
+/// Whether everything that is managed fits the budget, and is charged to it.
+pub fn idle() -> bool {
+    matches!(ENGINE.phase(), Phase::Idle | Phase::Watching) && charged()
+}
+
+/// Whether all that is reserved is charged.
+fn charged() -> bool {
+    ENGINE.entry().is_none_or(|entry| entry.held_pages() >= ENGINE.reserved.load(SeqCst))
+}
+
+/// Whether memory can be paged, now or later.
+pub fn can_page() -> bool {
+    !matches!(ENGINE.phase(), Phase::Off | Phase::Broken)
 }
 
 /// Whether memory is being paged.

@@ -6,7 +6,7 @@ use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
 use super::setup::{machine, slots};
-use super::{ENGINE, Phase, fork};
+use super::{ENGINE, Phase, follow, fork, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
@@ -71,7 +71,7 @@ pub(super) fn watch_and_run() -> ! {
     }
 }
 
-pub(super) fn complain(failure: &Failure) {
+fn complain(failure: &Failure) {
     tell(format_args!(
         "cannot page this program: {} failed (errno {}); see 'ream doctor'",
         failure.what, failure.errno.0
@@ -120,6 +120,9 @@ fn engage() -> Result<(), Failure> {
     entry.acquire(session.ledger(), available(session.ledger(), entry.held_pages()));
     shard.set_limit(entry.held_pages());
     let regions = ENGINE.regions.lock();
+    if fork::forked() {
+        shard.set_forked();
+    }
     regions.each(&mut |run| {
         // SAFETY: managed memory must not be inherited by a raw fork, where absent pages would read as zeros.
         unsafe {
@@ -129,6 +132,7 @@ fn engage() -> Result<(), Failure> {
         let _ = shard.manage(run);
     });
     crate::holds::each(&mut |run| shard.hold(run, true));
+    wishes::each_usage(|run, usage| shard.set_usage(run, usage));
     // What was in RAM already may be more than was left: it is evicted down to the limit at once.
     let used = shard.used();
     if used > entry.held_pages() {
@@ -237,11 +241,16 @@ impl Pager {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
         if !self.overdrawn {
             self.overdrawn = true;
-            warn(format_args!(
-                "{} MiB must stay in RAM (locked or protected by the program, or page tables); with that the budget of {} MiB does not suffice, and is exceeded",
-                self.shard.fixed() / 256,
-                session.ledger().total_pages() / 256
-            ));
+            let (fixed, total) = (self.shard.fixed() / 256, session.ledger().total_pages() / 256);
+            if fixed > 0 {
+                warn(format_args!(
+                    "{fixed} MiB must stay in RAM (locked or protected by the program, or page tables); with that the budget of {total} MiB does not suffice, and is exceeded"
+                ));
+            } else {
+                warn(format_args!(
+                    "nothing can leave RAM just now (in use by devices, or shared with other processes); the budget of {total} MiB is exceeded"
+                ));
+            }
         }
         entry.overdraw(session.ledger(), pages);
         self.shard.set_limit(entry.held_pages());
@@ -314,6 +323,23 @@ impl Pager {
                 shard.hold(run, on);
                 Progress::Done
             }
+            Command::Cool(mut left) => {
+                let progress = shard.cool(&mut left);
+                self.command = Some((Command::Cool(left), page));
+                progress
+            }
+            Command::Fetch(run) => {
+                shard.fetch_range(run);
+                Progress::Done
+            }
+            Command::Use(run, usage) => {
+                shard.set_usage(run, usage);
+                Progress::Done
+            }
+            Command::Look(run) => {
+                ENGINE.mailbox.answer(shard.whereabouts(run));
+                Progress::Done
+            }
             Command::Quiet(target) => shard.prepare_fork(target),
             Command::Park => {
                 let progress = shard.prepare_fork(u64::MAX);
@@ -326,6 +352,10 @@ impl Pager {
                 report(shard);
                 Progress::Done
             }
+            Command::Follow => match follow::follow(shard.machine_mut()) {
+                true => Progress::Done,
+                false => Progress::Again,
+            },
         };
         if progress == Progress::Again {
             return;
@@ -410,9 +440,15 @@ fn available(ledger: &Ledger, held: u64) -> u64 {
 fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     let ledger = session.ledger();
     let held = entry.held_pages();
-    let fair = ledger.total_pages() / (ledger.engaged() as u64).max(1);
-    let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
     let overdrawn = ledger.free_pages().min(0).unsigned_abs();
+    let mut total = ledger.total_pages();
+    if overdrawn > 0 {
+        // What those have that are not paged yet cannot be had, whatever their part is.
+        let others = session.used().iter().filter(|other| !other.engaged());
+        total = total.saturating_sub(others.map(Process::held_pages).sum());
+    }
+    let fair = total.max(ledger.total_pages() / 64) / (ledger.engaged() as u64).max(1);
+    let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
     if held > fair && (overdrawn > 0 || ledger.starving() > 0) {
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
         let step = overdrawn.max(held / 8).max(256).min(held - fair);

@@ -3,9 +3,10 @@
 use super::ENGINE;
 use super::message::warn;
 use super::pager::{Failure, STORE, THREAD, failed};
+use crate::agent;
 use crate::lending::{self, LOANS};
 use core::sync::atomic::Ordering::SeqCst;
-use ream_stats::Session;
+use ream_stats::{Session, whole_pages};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd};
 use ream_sys::uffd::Access;
@@ -20,19 +21,22 @@ const SLOTS: u64 = (u32::MAX as u64) - 1024;
 pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<LinuxMachine, Failure> {
     let directory = session.config().store_directory;
     let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
-    let store = file::create_store(directory).map_err(failed("creating the store"))?;
-    STORE.store(store.fd.0 as u32, SeqCst);
+    let store = file::create_store(directory).map(|store| store.fd);
+    let store = store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))?;
+    STORE.store(store.0 as u32, SeqCst);
     THREAD.store(process::thread_id(), SeqCst);
-    let frames = session.ledger().total_pages().next_multiple_of(512).min(1 << 30) as u32;
+    // What the session began with: a smaller budget may grow again.
+    let frames = whole_pages(session.config().budget_bytes).next_multiple_of(512).min(1 << 30) as u32;
     let config = |move_pages, uring| LinuxConfig {
         small_frames: frames,
         huge_blocks: frames / 512,
-        store: store.fd,
+        store,
         // SAFETY: drawn by `Key::draw`, whose memory is never freed and is inherited by children.
         key: unsafe { &*key },
         io_limit: IO_LIMIT,
         user_only: lending::on(),
         loans: lending::on().then_some(&LOANS),
+        ask: agent::open,
         move_pages,
         uring,
     };

@@ -1,9 +1,11 @@
 //! Before paging: a thread that looks at how much of what is managed is really in RAM, often enough that the budget
-//! cannot be outrun, and engages in time. While everything reserved fits the ledger it does not exist.
+//! cannot be outrun, and engages in time. While everything reserved fits the ledger and leaves half of it, it does not
+//! exist.
 
 use super::mailbox::Command;
 use super::wires::Wires;
-use super::{ENGINE, Phase, pager, setup};
+use super::{ENGINE, Phase, follow, pager, setup};
+use crate::agent;
 use core::sync::atomic::Ordering::SeqCst;
 use ream_page::{Page, Run};
 use ream_sys::file::{self, Fd};
@@ -68,12 +70,14 @@ fn main(_: *mut ()) -> ! {
 /// moved; none will be while the result is kept.
 pub(super) fn until_full(machine: &mut LinuxMachine) -> Guard<'static, ()> {
     // Nobody asks the watcher for anything before it listens.
-    let Some((mut pagemap, mut wires)) = Pagemap::open().ok().zip(Wires::new().ok()) else {
+    let Some((mut pagemap, mut wires)) = Pagemap::open(agent::open).ok().zip(Wires::new().ok()) else {
         return ENGINE.moving.lock();
     };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
     let mut events = Events::new();
     ENGINE.listening.store(LISTENING, SeqCst);
+    // Rights that were given up before it listened.
+    follow::follow(machine);
     let settled = loop {
         let sleep = match look(machine, statm, &mut pagemap, &mut wires) {
             Some(sleep) => sleep,
@@ -106,20 +110,30 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
         return None;
     }
     let (entry, session) = ENGINE.entry().zip(ENGINE.session())?;
-    let limit = entry.held_pages() + session.ledger().free_pages().max(0) as u64;
+    let ledger = session.ledger();
     let mut used = statm.map_or(u64::MAX, anonymous);
+    let wanted = ledger.starving() > 0;
+    if wanted && used.min(entry.held_pages()) > ledger.total_pages() / (u64::from(ledger.engaged()) + 1) {
+        return None;
+    }
+    let (held, reserved) = (entry.held_pages(), ENGINE.reserved.load(SeqCst));
+    // Fewer than none are free where others have more than their part, or the budget was made smaller.
+    let limit = held.saturating_add_signed(ledger.free_pages());
+    if !wanted && limit >= held && reserved <= held.max(limit - margin(limit, wires)) {
+        // All of it is charged: then it does not matter how much is touched when.
+        entry.give_back(ledger, held.saturating_sub(reserved));
+        if entry.acquire(ledger, reserved.saturating_sub(held)) >= reserved.saturating_sub(held) {
+            return Some(IDLE);
+        }
+    }
     let half = used >= limit / 2;
     if !wires.set() && (limit < SMALL || half) {
         let Some(_settled) = ENGINE.moving.try_lock() else { return Some(SHORTEST) };
         if !wires.place(machine, limit) && half {
-            // More is reserved than wires can guard.
             return None;
         }
     }
     let engage = limit - margin(limit, wires);
-    if ENGINE.reserved.load(SeqCst) <= engage {
-        return Some(IDLE);
-    }
     let mut spent = 0;
     if used >= engage {
         let began = process::now_us();
@@ -132,9 +146,9 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
     // What is in RAM is charged, so that other processes of the session know of it.
     let held = entry.held_pages();
     if used > held {
-        entry.acquire(session.ledger(), used - held);
+        entry.acquire(ledger, used - held);
     } else if held - used > limit / 4 {
-        entry.give_back(session.ledger(), held - used);
+        entry.give_back(ledger, held - used);
     }
     Some(((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20))
 }
@@ -145,6 +159,8 @@ fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page) {
     match command {
         Command::Manage(run) => wires.extend(machine, run),
         Command::Release(run) => wires.cut_all(machine, run),
+        // There is no helper yet that could be busy.
+        Command::Follow => _ = follow::follow(machine),
         _ => {}
     }
     machine.zero_in(page);
@@ -167,6 +183,14 @@ fn anonymous(statm: Fd) -> u64 {
     });
     let (resident, shared) = (fields.nth(1).unwrap_or(u64::MAX), fields.next().unwrap_or(0));
     resident.saturating_sub(shared)
+}
+
+/// The same, asked by somebody else.
+pub(super) fn anonymous_now() -> u64 {
+    let Ok(statm) = file::open(c"/proc/self/statm", 0o2_000_000, 0) else { return u64::MAX };
+    let pages = anonymous(statm);
+    file::close(statm);
+    pages
 }
 
 /// Managed pages that are in RAM, counted.

@@ -17,7 +17,7 @@ fn turn() -> std::sync::MutexGuard<'static, ()> {
 }
 
 fn new(bytes: usize, protection: usize, flags: usize) -> usize {
-    heap::join_session(false);
+    heap::join_session();
     // SAFETY: a fresh mapping for the test.
     unsafe { map(0, bytes, protection, FLAGS | flags, -1, 0) }.unwrap()
 }
