@@ -1,7 +1,7 @@
 # Completions of ream for bash, made from the table of options by "ream completions bash".
 _ream() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-    local command="" options="--help --version" words="run doctor status bench completions man help" index word
+    local command="" options="--help --version" words="run doctor setup status compare mark unmark bench completions man help" index word
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         word="${COMP_WORDS[index]}"
@@ -9,24 +9,28 @@ _ream() {
             [[ $word == -* ]] || command="$word"
             continue
         fi
-        [[ $command == run ]] || continue
+        [[ $command == run || $command == compare ]] || continue
         # The program begins after its options: from there on its own completions are used.
         case "$word" in
         --) ((index++)) ;;
-        --engine | --fetch | --io | --log | --memory | --pager-cpus | --pages | --store | --store-limit | --threshold | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        --bloat | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --log | --memlock | --memory | --pager-cpus | --pages | --runs | --seconds | --stdin | --store | --store-limit | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
         = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
         esac
         declare -F _command_offset >/dev/null && _command_offset "$index"
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --pages --no-exec-inherit --pager-cpus --help -h" words="" ;;
-        doctor) options="--store -s --json --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --pager-cpus --help -h" words="" ;;
+        doctor) options="--store -s --pages --json --help -h" words="" ;;
+        setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--json --all --help -h" words="" ;;
-        bench) options="--help -h" words="paging fits malloc pages" ;;
+        compare) options="--runs --seconds --with --stdin --save --json --help -h" words="" ;;
+        mark) options="--memory -m --pages --prefault --prefault= --lock --lock= --show --help -h" words="" ;;
+        unmark) options="--help -h" words="" ;;
+        bench) options="--help -h" words="paging fits malloc pages coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
-        help) options="--help -h" words="run doctor status bench completions man" ;;
+        help) options="--help -h" words="run doctor setup status compare mark unmark bench completions man" ;;
     esac
     [[ $current != = ]] || current=""
     [[ $previous != = ]] || previous="${COMP_WORDS[COMP_CWORD - 2]}"
@@ -39,12 +43,21 @@ _ream() {
         --engine) mapfile -t COMPREPLY < <(compgen -W "auto move copy usermode" -- "$current"); return ;;
         --io) mapfile -t COMPREPLY < <(compgen -W "auto uring threads" -- "$current"); return ;;
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
-        --pages) mapfile -t COMPREPLY < <(compgen -W "auto small huge" -- "$current"); return ;;
+        --pages) mapfile -t COMPREPLY < <(compgen -W "auto small 64k huge hugetlb 1g" -- "$current"); return ;;
+        --bloat) COMPREPLY=(); return ;;
         --pager-cpus) COMPREPLY=(); return ;;
+        --hugetlb) COMPREPLY=(); return ;;
+        --hugetlb-1g) COMPREPLY=(); return ;;
+        --memlock) COMPREPLY=(); return ;;
+        --group) COMPREPLY=(); return ;;
+        --runs) COMPREPLY=(); return ;;
+        --seconds) COMPREPLY=(); return ;;
+        --with) COMPREPLY=(); return ;;
+        --stdin) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
     esac
     if [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
-    elif [[ $command == run ]]; then
+    elif [[ $command == run || $command == compare ]]; then
         mapfile -t COMPREPLY < <(compgen -c -- "$current")
     else
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")

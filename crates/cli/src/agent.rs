@@ -1,14 +1,17 @@
 //! The session agent: a detached process that keeps a session's memory reachable, gives back what killed processes
 //! held, and writes the summary when no process of the session could.
 
+mod door;
+
 use crate::os;
 use ream_stats::{Config, Identity, Report, Session, Summary};
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt as _;
 
 /// The name under which the command is the agent.
 pub const NAME: &str = "ream-agent";
@@ -21,10 +24,12 @@ const LINGER_MS: u64 = 1000;
 
 /// Makes a session of freshly mapped shared memory.
 #[allow(unsafe_code)]
-pub fn create(mapping: *mut u8, nonce: u64, config: &Config) -> &'static Session {
+pub fn create(mapping: *mut u8, nonce: u64, door: u64, config: &Config) -> &'static Session {
     // SAFETY: the caller has just mapped `Session::BYTES` zeros of a new file, which nobody else knows yet and which
     // is never unmapped; mappings are aligned to pages.
-    unsafe { Session::create(mapping, nonce, config, os::now_ms()) }
+    let session = unsafe { Session::create(mapping, nonce, config, os::now_ms()) };
+    session.set_door(door);
+    session
 }
 
 /// When a process began, in clock ticks since boot; `None` when there is none.
@@ -36,11 +41,10 @@ pub fn start_of(pid: u32) -> Option<u64> {
 }
 
 /// Starts the agent for a session and returns its process number once it is watching.
-pub fn start(memory: &OwnedFd, nonce: u64) -> io::Result<u32> {
+pub fn start(memory: &OwnedFd) -> io::Result<u32> {
     let (from_agent, to_launcher) = os::pipe()?;
     let name = CString::new(NAME)?;
-    let nonce = CString::new(format!("{nonce:016x}"))?;
-    os::start_detached(c"/proc/self/exe", &[&name, &nonce], memory, &to_launcher)?;
+    os::start_detached(c"/proc/self/exe", &[&name], memory, &to_launcher)?;
     drop(to_launcher);
     let mut answer = Vec::new();
     File::from(from_agent).read_to_end(&mut answer)?;
@@ -55,19 +59,20 @@ pub fn start(memory: &OwnedFd, nonce: u64) -> io::Result<u32> {
 }
 
 /// The agent's life. Returns its exit status.
-pub fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
+pub fn main() -> i32 {
     os::set_name(c"ream-agent");
     os::ignore_signals_of_groups();
     os::raise_descriptor_limit();
-    let nonce = arguments.next().and_then(|text| u64::from_str_radix(text.to_str()?, 16).ok());
-    let (Some(nonce), Ok(memory), Ok(report)) = (nonce, os::inherited(MEMORY), os::inherited(REPORT)) else {
+    // Page maps that it opens for others must not show them where in RAM their pages lie.
+    os::give_up_administration();
+    let (Ok(memory), Ok(report)) = (os::inherited(MEMORY), os::inherited(REPORT)) else {
         return crate::failure::OWN;
     };
     let mut report = File::from(report);
-    match prepare(&memory, nonce) {
+    match prepare(&memory) {
         Ok(watch) => {
             let pid = std::process::id();
-            watch.session.set_agent(pid);
+            watch.session.set_agent(pid, os::user_and_group().0);
             let answer = [0u32.to_ne_bytes(), pid.to_ne_bytes()].concat();
             if report.write_all(&answer).is_err() {
                 return crate::failure::OWN;
@@ -86,14 +91,21 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> i32 {
 /// A session and the processes being watched.
 struct Watch {
     session: &'static Session,
+    /// As it was at the start: what lies in the session's memory its processes can change, with less rights than ours.
+    config: &'static Config,
     bell: File,
     /// By number and start time; without a descriptor where the kernel gave none: those are looked at now and then.
     processes: HashMap<(u32, u64), Option<OwnedFd>>,
 }
 
-fn prepare(memory: &OwnedFd, nonce: u64) -> io::Result<Watch> {
+fn prepare(memory: &OwnedFd) -> io::Result<Watch> {
     let mapping = os::map_shared(memory, Session::BYTES)?;
-    let bytes = usize::try_from(File::from(memory.try_clone()?).metadata()?.len()).unwrap_or(0);
+    let file = File::from(memory.try_clone()?);
+    let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+    // Not from the command line, which everybody can read.
+    let mut nonce = [0; 8];
+    file.read_exact_at(&mut nonce, Session::NONCE_AT)?;
+    let nonce = u64::from_ne_bytes(nonce);
     #[allow(unsafe_code)]
     // SAFETY: mapped above, shared, writable and for good; it was made by `create`, and is used through this crate.
     let session = unsafe { Session::open(mapping, bytes, nonce) }.map_err(|_| io::Error::other("not the session"))?;
@@ -109,7 +121,10 @@ fn prepare(memory: &OwnedFd, nonce: u64) -> io::Result<Watch> {
             let _ = (&counter).write(&1u64.to_ne_bytes());
         }
     })?;
-    let mut watch = Watch { session, bell, processes: HashMap::new() };
+    let config = Box::leak(Box::new(*session.config()));
+    // Without it processes that give up rights have less; all others lack nothing.
+    let _ = door::open(memory, nonce, session, config);
+    let mut watch = Watch { session, config, bell, processes: HashMap::new() };
     if let Some(root) = session.root() {
         // It waits for our answer, so it lives, unless it was killed.
         watch.add(root);
@@ -126,7 +141,7 @@ impl Watch {
 
     /// Looks after the session until no process of it is left.
     fn watch(mut self) {
-        if self.session.config().summary() != Summary::Text {
+        if self.config.summary() != Summary::Text {
             close_standard_error();
         }
         let mut empty_since = None;
@@ -137,7 +152,7 @@ impl Watch {
             self.look();
             let others = self.session.others(None);
             let timeout = if self.processes.is_empty() && others == 0 {
-                self.summarise();
+                summarise(self.session, self.config);
                 let since = *empty_since.get_or_insert_with(os::now_ms);
                 let left = (since + LINGER_MS).saturating_sub(os::now_ms());
                 if left == 0 {
@@ -174,29 +189,28 @@ impl Watch {
             self.add(who);
         }
     }
+}
 
-    /// Writes the summary unless a process of the session has, and lets go of standard error, for whose end somebody
-    /// may be waiting.
-    fn summarise(&self) {
-        if self.session.claim_summary() {
-            let report = Report::of(self.session, os::now_ms());
-            let mut text = String::new();
-            let config = self.session.config();
-            // Writing to a string cannot fail, and who is left to be told that a file could not be written?
-            let _ = match config.summary() {
-                Summary::Off => Ok(()),
-                Summary::Text => report
-                    .write_text(&mut text)
-                    .map_err(io::Error::other)
-                    .and_then(|()| io::stderr().write_all(text.as_bytes())),
-                Summary::Json => report
-                    .write_json(&mut text)
-                    .map_err(io::Error::other)
-                    .and_then(|()| std::fs::write(OsStr::from_bytes(config.summary_path.as_bytes()), &text)),
-            };
-        }
-        close_standard_error();
+/// Writes the summary unless a process of the session has, and lets go of standard error, for whose end somebody may be
+/// waiting.
+fn summarise(session: &Session, config: &Config) {
+    if session.claim_summary() {
+        let report = Report::of(session, os::now_ms());
+        let mut text = String::new();
+        // Writing to a string cannot fail, and who is left to be told that a file could not be written?
+        let _ = match config.summary() {
+            Summary::Off => Ok(()),
+            Summary::Text => report
+                .write_text(&mut text)
+                .map_err(io::Error::other)
+                .and_then(|()| io::stderr().write_all(text.as_bytes())),
+            Summary::Json => report
+                .write_json(&mut text)
+                .map_err(io::Error::other)
+                .and_then(|()| std::fs::write(OsStr::from_bytes(config.summary_path.as_bytes()), &text)),
+        };
     }
+    close_standard_error();
 }
 
 /// Whether a process lives: then a descriptor of it, or `Some(None)` where it lives but the kernel gives none.

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, nearest};
 use crate::settings::{Given, Source};
 use lexopt::Arg;
-use ream_options::{COMMANDS, Kind, Spec, find, options_of};
+use ream_options::{COMMANDS, Kind, Spec, find, options_of, takes_program};
 use std::ffi::OsString;
 
 /// A command line taken apart.
@@ -52,7 +52,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
                 continue;
             }
             // Nobody else's options follow.
-            Some(Arg::Value(word)) if command != "run" => {
+            Some(Arg::Value(word)) if !takes_program(&command) => {
                 rest.push(word);
                 continue;
             }
@@ -63,7 +63,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
             }
         };
         let text = match spec.kind {
-            Kind::Switch | Kind::OptionalFile => parser.optional_value(),
+            Kind::Switch | Kind::OptionalFile | Kind::OptionalText(_) => parser.optional_value(),
             _ => Some(parser.value().map_err(|_| missing(spec))?),
         };
         flags.push(Given { spec, source: Source::Flag, text });

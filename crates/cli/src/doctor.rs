@@ -1,14 +1,22 @@
-//! `ream doctor`: what this machine offers to a run, with a verdict on each point and one command that mends it.
-//! Changes nothing and needs no privileges.
+//! `ream doctor`: what this machine offers to a run, with a verdict on each point and one command that mends it; for a
+//! program, what each region of it will get. Changes nothing and needs no privileges.
 
 pub mod engine;
+mod large;
 mod limits;
+mod program;
+mod statics;
 mod stores;
+
+pub use large::large_size_off;
 
 use crate::failure::Failure;
 use crate::settings::Settings;
+use crate::tree::Tree;
 use crate::{library, machine::Machine};
+pub use program::report as report_program;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// How good a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,6 +70,7 @@ pub fn report(settings: &Settings, json: bool) -> Result<(String, i32), Failure>
     let engine = engine::Findings::look();
     let mut findings = engine.findings.clone();
     let machine = Machine::look().map_err(Failure::new)?;
+    findings.extend(large::look(&Tree::new(Path::new("/")), &machine));
     findings.extend(limits::look(&machine));
     findings.push(library(variable(library::VARIABLE)));
     let (stores, usable) = stores::look(settings, &variable);

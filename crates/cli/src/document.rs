@@ -20,6 +20,11 @@ pub(crate) const VARIABLES: &[Item] = &[
                ~/.config/ream/config.toml.",
     },
     Item {
+        name: crate::programs::VARIABLE,
+        text: "The file with the settings of single programs; empty: no settings of programs count, those in the \
+               configuration file included. By default programs.toml beside the configuration file.",
+    },
+    Item {
         name: crate::library::VARIABLE,
         text: "The library that works in the program, libream.so. By default the one installed with the command.",
     },
@@ -43,7 +48,7 @@ pub(crate) fn flag(spec: &Spec) -> String {
     let short = spec.short.map_or_else(String::new, |letter| format!("-{letter}, "));
     let value = match spec.kind {
         Kind::Switch => String::new(),
-        Kind::OptionalFile => format!("[={}]", spec.value),
+        Kind::OptionalFile | Kind::OptionalText(_) => format!("[={}]", spec.value),
         _ => format!(" {}", spec.value),
     };
     format!("{short}--{}{value}", spec.name)

@@ -1,5 +1,8 @@
 //! What kind of program a file is, from its first bytes and program headers: dynamic, static, script, foreign.
 
+mod layout;
+
+pub use layout::{Layout, Segment};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -47,25 +50,7 @@ const HEADER: usize = 56;
 /// Address space from the first page that a program or library is loaded to, to the end of the last one; `None` for other
 /// files.
 pub fn span(file: &impl FileExt) -> Option<u64> {
-    let mut start = [0; 64];
-    if read_some(file, &mut start, 0).ok()? < 64 || !start.starts_with(b"\x7fELF") || start[4] != 2 {
-        return None;
-    }
-    let (offset, size, count) = (long(&start, 32), u64::from(half(&start, 54)), u64::from(half(&start, 56)));
-    let (mut low, mut high) = (u64::MAX, 0);
-    for number in 0..count {
-        let mut header = [0; HEADER];
-        let at = number.checked_mul(size)?.checked_add(offset)?;
-        if read_some(file, &mut header, at).ok()? < HEADER {
-            return None;
-        }
-        if word(&header, 0) == SEGMENT_LOADED {
-            let address = long(&header, 16);
-            low = low.min(address & !4095);
-            high = high.max(address.checked_add(long(&header, 40))?.checked_next_multiple_of(4096)?);
-        }
-    }
-    high.checked_sub(low)
+    Layout::read(file).map(|layout| layout.span()).filter(|span| *span > 0)
 }
 
 /// Finds out what a file is.
@@ -160,7 +145,8 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    struct Bytes(Vec<u8>);
+    /// A file in memory.
+    pub struct Bytes(pub Vec<u8>);
 
     impl FileExt for Bytes {
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -3,20 +3,33 @@
 
 mod agent;
 mod arguments;
+mod child;
+mod code;
+mod compare;
 mod doctor;
 pub mod document;
 mod elf;
 mod failure;
+mod inject;
 mod library;
 mod machine;
+mod mark;
 mod os;
+mod outside;
+mod pages;
 mod place;
 mod program;
+mod programs;
 mod run;
+mod secure;
 mod settings;
+mod setup;
+mod shared;
 mod status;
+mod tree;
 
 use failure::{Failure, OWN, nearest};
+use settings::file::Configuration;
 use settings::{Given, Settings};
 use std::ffi::OsString;
 use std::io::Write;
@@ -28,11 +41,24 @@ pub const FILE_VARIABLE: &str = "REAM_CONFIG";
 /// Does what the command line says; returns the exit status.
 pub fn main() -> i32 {
     let mut arguments = std::env::args_os();
-    if arguments.next().is_some_and(|name| name == agent::NAME) {
-        return agent::main(arguments);
+    let name = arguments.next().unwrap_or_default();
+    if name == agent::NAME {
+        return agent::main();
+    }
+    if name == compare::SWEEPER {
+        return compare::sweep(arguments);
     }
     os::occupy_standard_descriptors();
-    match command(arguments) {
+    let outcome = match std::path::Path::new(&name).file_name() {
+        // The kernel starts it so, with the program's path and then the program's own arguments.
+        Some(name) if name == mark::binfmt::HANDLER => {
+            let path = PathBuf::from(arguments.next().unwrap_or_default());
+            let program = path.clone().into_os_string();
+            run::run_marked(&|mark| settle_for(Some(&program), Vec::new(), mark), &path, arguments.collect())
+        }
+        _ => command(arguments),
+    };
+    match outcome {
         Ok(status) => status,
         Err(failure) => {
             // Where standard error is closed there is nobody to tell.
@@ -53,14 +79,24 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
     }
     match name {
         "" => Err(Failure::new("no command given; see ream --help")),
-        "run" => run::run(settle("run", arguments.flags)?, arguments.rest),
+        "run" => {
+            let program = arguments.rest.first();
+            run::run(&|mark| settle_for(program, arguments.flags.clone(), mark), arguments.rest.clone())
+        }
+        "compare" => compare::compare(&arguments),
+        "mark" => mark::mark(arguments.flags, &arguments.rest).and_then(|(text, status)| print(&text).map(|_| status)),
+        "unmark" => mark::unmark(&arguments.rest).and_then(|(text, status)| print(&text).map(|_| status)),
         "bench" => bench(arguments.rest),
         "doctor" => {
-            no_more(&arguments.rest)?;
             let json = arguments.has("json")?;
-            let (text, status) = doctor::report(&settle("doctor", arguments.flags)?, json)?;
+            let settings = settle("doctor", arguments.flags)?;
+            let (text, status) = match arguments.rest.as_slice() {
+                [] => doctor::report(&settings, json)?,
+                program => doctor::report_program(&settings, program, json)?,
+            };
             print(&text).map(|_| status)
         }
+        "setup" => no_more(&arguments.rest).and_then(|()| setup::main(&arguments)),
         "status" => {
             let (text, status) = status::report(&arguments.rest, arguments.has("all")?, arguments.has("json")?)?;
             print(&text).map(|_| status)
@@ -73,32 +109,51 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
     }
 }
 
-/// Settles the options of a command from the command line, the environment and the configuration file.
-fn settle(command: &str, flags: Vec<Given>) -> Result<Settings, Failure> {
-    let variable = |name: &str| std::env::var_os(name);
-    Settings::settle(command, flags, &variable, configuration(&variable)?)
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
-/// Reads the configuration file: the one that `$REAM_CONFIG` names, or `ream/config.toml` where the user's
-/// configuration is, if there is one.
-fn configuration(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Vec<Given>, Failure> {
-    let named = variable(FILE_VARIABLE);
-    let path = match &named {
-        Some(path) if path.is_empty() => return Ok(Vec::new()),
-        Some(path) => PathBuf::from(path),
-        None => {
-            let home = || Some(PathBuf::from(variable("HOME").filter(|home| !home.is_empty())?).join(".config"));
-            let base = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
-            match base {
-                Some(base) => base.join("ream/config.toml"),
-                None => return Ok(Vec::new()),
-            }
-        }
-    };
+/// Settles the options of a command from the command line, the environment and the configuration file.
+fn settle(command: &str, flags: Vec<Given>) -> Result<Settings, Failure> {
+    Settings::settle(command, flags, &variable, vec![configuration()?.general])
+}
+
+/// Settles those of a run of this program: its own settings count before those for every program, and of its own those
+/// that the user wrote before those that were saved, and both before those of its mark.
+fn settle_for(program: Option<&OsString>, flags: Vec<Given>, mark: Vec<Given>) -> Result<Settings, Failure> {
+    let configuration = configuration()?;
+    let mut files = Vec::new();
+    if let Some(place) = programs_file() {
+        let names = programs::names(program, variable("PATH").as_deref());
+        files.extend([configuration.of(&names), programs::read(&place)?.of(&names)]);
+    }
+    files.extend([mark, configuration.general]);
+    Settings::settle("run", flags, &variable, files)
+}
+
+/// Where settings of programs lie; `None` when they are not to count.
+fn programs_file() -> Option<PathBuf> {
+    programs::place(variable(programs::VARIABLE), configuration_file().as_deref())
+}
+
+/// Where the configuration file would be: the one that `$REAM_CONFIG` names, or `ream/config.toml` where the user's
+/// configuration is.
+fn configuration_file() -> Option<PathBuf> {
+    if let Some(path) = variable(FILE_VARIABLE) {
+        return Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
+    }
+    let home = || Some(PathBuf::from(variable("HOME").filter(|home| !home.is_empty())?).join(".config"));
+    let base = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    base.map(|base| base.join("ream/config.toml"))
+}
+
+/// Reads the configuration file, if there is one.
+fn configuration() -> Result<Configuration, Failure> {
+    let Some(path) = configuration_file() else { return Ok(Configuration::default()) };
     match std::fs::read_to_string(&path) {
-        Ok(text) => settings::read_file(&path, &text),
+        Ok(text) => settings::file::read(&path, &text),
         // Not every directory may be looked into, and what cannot be seen is not there, unless it was named.
-        Err(_) if named.is_none() && !path.exists() => Ok(Vec::new()),
+        Err(_) if variable(FILE_VARIABLE).is_none() && !path.exists() => Ok(Configuration::default()),
         Err(error) => Err(Failure::new(format!(
             "{}: {}; mend it, or set {FILE_VARIABLE}=",
             path.display(),

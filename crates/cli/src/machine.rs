@@ -38,7 +38,7 @@ impl Machine {
     }
 
     /// The same, with another directory in the place of the root.
-    fn under(root: &Path) -> Result<Machine, String> {
+    pub fn under(root: &Path) -> Result<Machine, String> {
         let path = root.join("proc/meminfo");
         let text = fs::read_to_string(&path)
             .map_err(|error| format!("/proc/meminfo: {}; is /proc mounted?", crate::failure::reason(&error)))?;
@@ -48,7 +48,7 @@ impl Machine {
             total,
             available: field("MemAvailable").or(field("MemFree")).unwrap_or(total),
             swap_total: field("SwapTotal").unwrap_or(0),
-            cgroup: cgroup_limit(root),
+            cgroup: cgroup_limit(root, "memory", &["memory.max", "memory.high"], &["memory.limit_in_bytes"]),
         })
     }
 
@@ -72,29 +72,49 @@ fn meminfo(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The tightest limit along the paths of this process's memory cgroups.
-fn cgroup_limit(root: &Path) -> Option<CgroupLimit> {
-    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let mut limits = Vec::new();
-    for line in mounts.lines() {
-        let Some(mount) = Mount::parse(line) else { continue };
-        let (files, group): (&[&str], _) = match mount.kind {
-            "cgroup2" => (&["memory.max", "memory.high"], groups.lines().find_map(|line| line.strip_prefix("0::"))),
-            "cgroup" if mount.options.split(',').any(|option| option == "memory") => (
-                &["memory.limit_in_bytes"],
+/// A directory of a cgroup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// That of this process.
+    pub directory: PathBuf,
+    /// Where its hierarchy is mounted.
+    pub top: PathBuf,
+    /// Whether it is of version 2.
+    pub unified: bool,
+}
+
+/// The cgroups that this process is in, by the controller and what lies under `root`.
+pub fn groups_of(root: &Path, controller: &str) -> Vec<Group> {
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
+    let (mounts, groups) = (read("proc/self/mountinfo"), read("proc/self/cgroup"));
+    let mut found = Vec::new();
+    for mount in mounts.lines().filter_map(Mount::parse) {
+        let group = match mount.kind {
+            "cgroup2" => groups.lines().find_map(|line| line.strip_prefix("0::")),
+            "cgroup" if mount.options.split(',').any(|option| option == controller) => {
                 groups.lines().find_map(|line| {
                     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-                    controllers.split(',').any(|controller| controller == "memory").then_some(path)
-                }),
-            ),
+                    controllers.split(',').any(|name| name == controller).then_some(path)
+                })
+            }
             _ => continue,
         };
         let Some(group) = group else { continue };
         // In a container the mount shows a part of the tree, beginning at `mount.root`.
         let below = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
         let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        let mut directory = top.join(below.strip_prefix("/").unwrap_or(below));
+        let directory = top.join(below.strip_prefix("/").unwrap_or(below));
+        found.push(Group { directory, top, unified: mount.kind == "cgroup2" });
+    }
+    found
+}
+
+/// The tightest limit along the paths of this process's cgroups, by the controller that sets it and the files of its
+/// limits in version 2 and version 1.
+pub fn cgroup_limit<T: AsRef<Path>>(root: &Path, controller: &str, two: &[T], one: &[T]) -> Option<CgroupLimit> {
+    let mut limits = Vec::new();
+    for Group { mut directory, top, unified } in groups_of(root, controller) {
+        let files = if unified { two } else { one };
         loop {
             for name in files {
                 let file = directory.join(name);
@@ -110,6 +130,20 @@ fn cgroup_limit(root: &Path) -> Option<CgroupLimit> {
         }
     }
     limits.into_iter().min_by_key(|limit| limit.bytes)
+}
+
+/// The kind of the file system that holds a path: that of the mount nearest above it.
+pub fn file_system_kind(root: &Path, path: &Path) -> Option<String> {
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
+    let above = mounts.lines().filter_map(Mount::parse).filter(|mount| path.starts_with(&mount.point));
+    above.max_by_key(|mount| mount.point.components().count()).map(|mount| mount.kind.to_owned())
+}
+
+/// The options of the file system that is mounted at `point` itself, the last one mounted there.
+pub fn mount_options(root: &Path, point: &Path) -> Option<String> {
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
+    let there = mounts.lines().rev().filter_map(Mount::parse).find(|mount| mount.point == point);
+    there.map(|mount| mount.options.to_owned())
 }
 
 /// A line of mountinfo.

@@ -1,12 +1,22 @@
 //! System calls that the standard library does not have, each behind a safe function.
 #![allow(unsafe_code)]
 
+mod window;
+
+mod files;
+pub mod trace;
+
+pub use files::{copy_attributes, exchange_files, name_file, nameless_file, program_in_memory, seal};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
+pub use window::{
+    BLOCK, Window, begins_at_a_block, evict, give_name, is_in_ram, large_pages_are_off, lock, reopen, unlock,
+};
 
 /// Turns a call's −1 into the error behind it.
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
@@ -67,6 +77,24 @@ pub fn has_capabilities(file: &Path) -> bool {
 pub fn user_and_group() -> (u32, u32) {
     // SAFETY: these calls take nothing and cannot fail.
     unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Whether the policy of this process (numactl) places pages whoever touches them.
+pub fn placement_is_fixed() -> bool {
+    const PREFERRED: libc::c_int = 1;
+    const BIND: libc::c_int = 2;
+    const INTERLEAVE: libc::c_int = 3;
+    const WEIGHTED_INTERLEAVE: libc::c_int = 6;
+    const NODES: usize = 1024;
+    let (mut mode, mut nodes): (libc::c_int, [u64; NODES / 64]) = (0, [0; NODES / 64]);
+    // SAFETY: room for the policy and its nodes.
+    let told = unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, &raw mut nodes, NODES, 0, 0) } == 0;
+    // The upper bits are flags.
+    match mode & 0xff {
+        PREFERRED | INTERLEAVE | WEIGHTED_INTERLEAVE => told,
+        BIND => told && nodes.iter().map(|word| word.count_ones()).sum::<u32>() == 1,
+        _ => false,
+    }
 }
 
 /// Milliseconds on the monotonic clock.
@@ -195,26 +223,14 @@ pub fn start_detached(
     report: &OwnedFd,
 ) -> io::Result<()> {
     let pointers: Vec<_> = arguments.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
-    let had_signal = child_signal_pending();
-    // SAFETY: this process has one thread, so the child may go on as usual.
-    let child = checked(libc::c_long::from(unsafe { libc::fork() }))? as libc::pid_t;
-    if child == 0 {
-        // SAFETY: between fork and exec in a process of one thread; `detach` makes system calls only.
+    if trace::split_off()? {
+        // SAFETY: just forked from a process of one thread; `detach` makes system calls only.
         unsafe { detach(file, &pointers, inherited.as_raw_fd(), report.as_raw_fd()) };
-    }
-    // SAFETY: waits for our own child; a caller that ignores SIGCHLD makes this fail with ECHILD once it has ended.
-    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0 {
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            break;
-        }
-    }
-    if !had_signal {
-        forget_child_signal();
     }
     Ok(())
 }
 
-/// The way from the first child to the detached program.
+/// The way from the process split off to the detached program.
 ///
 /// # Safety
 /// To be called in a forked child of a process with one thread, with zero-terminated strings and a null-terminated
@@ -222,11 +238,6 @@ pub fn start_detached(
 unsafe fn detach(file: &std::ffi::CStr, arguments: &[*const libc::c_char], inherited: RawFd, report: RawFd) -> ! {
     // SAFETY: the caller's promise; all are plain system calls on numbers and on the strings promised.
     unsafe {
-        libc::setsid();
-        match libc::fork() {
-            0 => {}
-            _ => libc::_exit(0),
-        }
         // First out of the way of the numbers they are to get.
         let inherited = libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 10);
         let report = libc::fcntl(report, libc::F_DUPFD_CLOEXEC, 10);
@@ -285,6 +296,72 @@ pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     checked(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }))?;
     // SAFETY: it exists, and the protocol between launcher and agent gives it to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives up the right that makes page maps show physical addresses, and much else that this process does not need.
+pub fn give_up_administration() {
+    const ADMINISTRATION: u32 = 1 << 21;
+    let mut header = [0x2008_0522u32, 0];
+    let mut sets = [[0u32; 3]; 2];
+    // SAFETY: version 3 of the header, and room for its two structures of three words.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) == 0 {
+            for set in &mut sets[0] {
+                *set &= !ADMINISTRATION;
+            }
+            libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_ptr());
+        }
+    }
+}
+
+/// Process number and effective user of whoever is at the other end, as they were when it connected.
+pub fn peer(socket: &UnixStream) -> io::Result<(u32, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    option(socket, libc::SO_PEERCRED, &mut peer)?;
+    Ok((peer.pid as u32, peer.uid))
+}
+
+/// A descriptor of that process (Linux 6.5).
+pub fn peer_process(socket: &UnixStream) -> io::Result<OwnedFd> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut process: RawFd = -1;
+    option(socket, SO_PEERPIDFD, &mut process)?;
+    owned(process.into())
+}
+
+/// Asks for an option of a socket, plain numbers of the type that it has.
+fn option<T: Copy>(socket: &UnixStream, name: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let place = std::ptr::from_mut(value).cast();
+    // SAFETY: the value is writable for its length.
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, place, &mut length) };
+    checked(result.into()).map(drop)
+}
+
+/// Sends a number and a descriptor.
+pub fn answer(socket: &UnixStream, number: i32, file: Option<&OwnedFd>) -> io::Result<()> {
+    let mut number = number.to_ne_bytes();
+    let mut part = libc::iovec { iov_base: number.as_mut_ptr().cast(), iov_len: number.len() };
+    // Aligned as a control message must be; more than it needs.
+    let mut control = [0u64; 4];
+    // SAFETY: plain numbers and null pointers are a valid message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut part;
+    message.msg_iovlen = 1;
+    if let Some(file) = file {
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: the message's control buffer has room for one descriptor, in whose place the number is written.
+        unsafe {
+            message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+            let first = libc::CMSG_FIRSTHDR(&message);
+            (*first).cmsg_level = libc::SOL_SOCKET;
+            (*first).cmsg_type = libc::SCM_RIGHTS;
+            (*first).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+            libc::CMSG_DATA(first).cast::<RawFd>().write_unaligned(file.as_raw_fd());
+        }
+    }
+    // SAFETY: the message and what it points to live until the call ends.
+    checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) } as libc::c_long).map(drop)
 }
 
 /// Sets the name that ps shows for this thread.
@@ -375,4 +452,45 @@ pub fn read_count(counter: &OwnedFd) -> io::Result<u64> {
     // SAFETY: room for the number.
     let read = unsafe { libc::read(counter.as_raw_fd(), (&raw mut count).cast(), 8) };
     checked(read as libc::c_long).map(|_| count)
+}
+
+/// The number of a group, as the machine's name services know it.
+pub fn group_number(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut buffer = vec![0; 1 << 16];
+    // SAFETY: plain numbers and pointers, written by the call before they are read.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: a zero-terminated name; entry, buffer with its length, and result are writable.
+    let failed = unsafe { libc::getgrnam_r(name.as_ptr(), &mut entry, buffer.as_mut_ptr(), buffer.len(), &mut found) };
+    (failed == 0 && !found.is_null()).then_some(entry.gr_gid)
+}
+
+/// Mounts the file system of binfmt_misc.
+pub fn mount_binfmt(place: &Path) -> io::Result<()> {
+    let place = c_string(place.as_os_str())?;
+    let kind = c"binfmt_misc".as_ptr();
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: zero-terminated strings; no options.
+    checked(libc::c_long::from(unsafe { libc::mount(kind, place.as_ptr(), kind, flags, std::ptr::null()) }))?;
+    Ok(())
+}
+
+/// Unmounts what is mounted last at a place, unless it is in use.
+pub fn unmount(place: &Path) -> io::Result<()> {
+    let place = c_string(place.as_os_str())?;
+    // SAFETY: a zero-terminated path.
+    checked(libc::c_long::from(unsafe { libc::umount2(place.as_ptr(), libc::UMOUNT_NOFOLLOW) }))?;
+    Ok(())
+}
+
+/// Waits for a file's lock, which ends with the descriptor.
+pub fn wait_for_lock(file: &std::fs::File) -> io::Result<()> {
+    loop {
+        // SAFETY: a descriptor that lives.
+        match checked(libc::c_long::from(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) })) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done.map(|_| ()),
+        }
+    }
 }

@@ -63,8 +63,23 @@ pub fn refusal(name: &OsStr, error: &io::Error) -> Failure {
     Failure::new(format!("{}: cannot be executed: {}{mend}", name.to_string_lossy(), reason(error))).with_status(status)
 }
 
-/// Why Ream cannot work in a program that could be executed, in words that follow its name.
-pub type Obstacle = String;
+/// How far Ream reaches into a program that can be executed. Reasons are words that follow its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Its library can be loaded into it.
+    Inside,
+    /// Only from outside, before the program's first instruction.
+    Outside {
+        /// Why no further.
+        why: String,
+        /// The file that the kernel executes in the end.
+        program: PathBuf,
+        /// Whether programs that it starts can be entered from its environment.
+        inherits: bool,
+    },
+    /// Not at all, and why.
+    Not(String),
+}
 
 /// Who runs the program, as far as it matters to the dynamic linker.
 #[derive(Clone, Copy, Debug)]
@@ -75,36 +90,74 @@ pub struct Caller {
     pub group: u32,
 }
 
-/// Whether Ream can work in the program `file`; `path` is where names are looked up. `Ok(None)` when it can.
-/// A script is judged by its interpreter.
-pub fn obstacle(file: &Path, path: Option<&OsStr>, caller: Caller) -> Option<Obstacle> {
-    let mut file = file.to_owned();
-    let mut by = String::new();
+/// A file that has a part in running a program: the program itself, or the interpreter of a script.
+#[derive(Debug)]
+pub struct Link {
+    /// Its path.
+    pub file: PathBuf,
+    /// The same, opened.
+    pub opened: File,
+    /// What it is.
+    pub image: Image,
+}
+
+/// The program `file` and, as long as that is a script, its interpreter, as the kernel follows them; the last one is what
+/// is loaded. `path` is where names are looked up. Ends early where a file cannot be read.
+pub fn chain(file: &Path, path: Option<&OsStr>) -> Vec<Link> {
     // The kernel follows as many interpreters.
-    for _ in 0..5 {
+    const MOST: usize = 5;
+    let mut links = Vec::new();
+    let mut next = Some(file.to_owned());
+    while let (Some(file), true) = (next.take(), links.len() < MOST) {
         // A program that may be executed but not read is left to the kernel.
-        let opened = File::open(&file).ok()?;
-        if let Some(why) = opened.metadata().ok().and_then(|metadata| privileges(&file, &metadata, caller)) {
-            return Some(format!("{by}{why}"));
+        let Ok(opened) = File::open(&file) else { break };
+        let Ok(image) = inspect(&opened) else { break };
+        if let Image::Script { interpreter, argument } = &image {
+            next = match interpreter.file_name() == Some(OsStr::new("env")) {
+                true => argument.as_ref().and_then(|words| env_program(words)).and_then(|name| find(&name, path).ok()),
+                false => Some(interpreter.clone()),
+            };
         }
-        match inspect(&opened).ok()? {
-            Image::Dynamic { linker } => return foreign_library(&linker).map(|why| format!("{by}{why}")),
-            Image::Static { .. } => {
-                return Some(format!("{by}statically linked, so Ream cannot enter it; link it dynamically"));
-            }
-            Image::Foreign => return Some(format!("{by}built for another processor or word size")),
-            Image::Damaged | Image::Other => return None,
-            Image::Script { interpreter, argument } => {
-                let next = match interpreter.file_name() == Some(OsStr::new("env")) {
-                    true => argument.and_then(|words| env_program(&words)).and_then(|name| find(&name, path).ok())?,
-                    false => interpreter,
+        links.push(Link { file, opened, image });
+    }
+    links
+}
+
+/// How far Ream reaches into the program `file`; `path` is where names are looked up. A script is judged by its
+/// interpreter.
+pub fn reach(file: &Path, path: Option<&OsStr>, caller: Caller) -> Reach {
+    judge(&chain(file, path), caller)
+}
+
+/// The same for a program that was followed already.
+pub fn judge(links: &[Link], caller: Caller) -> Reach {
+    for (number, link) in links.iter().enumerate() {
+        let by = if number == 0 { String::new() } else { format!("its interpreter {} is ", link.file.display()) };
+        if let Some(why) = link.opened.metadata().ok().and_then(|metadata| privileges(&link.file, &metadata, caller)) {
+            return Reach::Not(format!("{by}{why}"));
+        }
+        let program = || link.file.clone();
+        match &link.image {
+            Image::Dynamic { linker } => {
+                return match foreign_library(linker) {
+                    None => Reach::Inside,
+                    Some(why) => Reach::Outside { why: format!("{by}{why}"), program: program(), inherits: false },
                 };
-                by = format!("its interpreter {} is ", next.display());
-                file = next;
             }
+            Image::Static { .. } => {
+                return Reach::Outside { why: format!("{by}statically linked"), program: program(), inherits: true };
+            }
+            Image::Foreign => return Reach::Not(format!("{by}built for another processor or word size")),
+            Image::Damaged | Image::Other => return Reach::Inside,
+            Image::Script { .. } => {}
         }
     }
-    None
+    Reach::Inside
+}
+
+/// The interpreters of a script, in the order in which one runs the other; none for other programs.
+pub fn interpreters(file: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
+    chain(file, path).into_iter().skip(1).map(|link| link.file).collect()
 }
 
 /// The program that `env` would run, of its arguments in a script's first line.
@@ -117,7 +170,7 @@ fn env_program(words: &OsStr) -> Option<OsString> {
 }
 
 /// The dynamic linker ignores preloaded libraries in programs that gain privileges.
-fn privileges(file: &Path, metadata: &Metadata, caller: Caller) -> Option<Obstacle> {
+fn privileges(file: &Path, metadata: &Metadata, caller: Caller) -> Option<String> {
     let mode = metadata.permissions().mode();
     let changes = |bit, owner, own: u32| mode & bit != 0 && owner != own;
     if changes(libc::S_ISUID, metadata.uid(), caller.user) {
@@ -137,7 +190,7 @@ fn privileges(file: &Path, metadata: &Metadata, caller: Caller) -> Option<Obstac
 }
 
 /// Ream's library is made for one C library.
-fn foreign_library(linker: &Path) -> Option<Obstacle> {
+fn foreign_library(linker: &Path) -> Option<String> {
     const OWN: &[&str] = &["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
     let name = linker.file_name().unwrap_or_default().to_string_lossy();
     if OWN.contains(&name.as_ref()) {
@@ -197,6 +250,14 @@ mod tests {
         assert!(find("sh".as_ref(), None).is_ok());
     }
 
+    /// Why Ream does not reach into a program, however far it does.
+    fn obstacle(file: &Path, path: Option<&OsStr>, caller: Caller) -> Option<String> {
+        match reach(file, path, caller) {
+            Reach::Inside => None,
+            Reach::Outside { why, .. } | Reach::Not(why) => Some(why),
+        }
+    }
+
     #[test]
     fn obstacles() {
         let scratch = Scratch::new("obstacles");
@@ -224,6 +285,9 @@ mod tests {
         let why = obstacle(&by_env, Some(scratch.0.as_os_str()), ordinary()).unwrap();
         assert!(why.contains("(musl)"), "{why}");
         assert_eq!(obstacle(Path::new("/bin/sh"), None, ordinary()), None);
+        // The program that is executed in the end, and whose libraries its children get.
+        let Reach::Outside { program, inherits, .. } = reach(&script, None, ordinary()) else { panic!("{why}") };
+        assert!(program == musl && !inherits);
     }
 
     /// A script that names itself does not keep ream busy.

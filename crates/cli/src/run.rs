@@ -1,12 +1,18 @@
 //! `ream run`: settles everything, starts the session and its agent, and becomes the program.
 
 use crate::failure::{Failure, NOT_FOUND, reason};
+use crate::inject::{self, Plan};
 use crate::machine::{CGROUP_MARGIN, Machine};
+use crate::mark::{self, start};
+use crate::pages::Offer;
 use crate::place::Place;
-use crate::settings::{Settings, Summary};
-use crate::{agent, doctor, library, os, place, program};
-use ream_options::{ENGINES, IO, Memory, show_size};
-use ream_stats::{Config, Identity, Session, Text};
+use crate::program::Reach;
+use crate::secure::{self, Circumstances};
+use crate::settings::{Given, Settings, Source, Summary};
+use crate::{agent, code, doctor, library, os, outside, place, program};
+use ream_options::pages::{HUGETLB, SHM, SMALL, STACK, TEXT};
+use ream_options::{ENGINES, IO, Memory, PageChoice, show_size};
+use ream_stats::{Config, Identity, Lock, Session, Text};
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -18,63 +24,225 @@ const LEAST_BUDGET: u64 = 8 << 20;
 /// The engine for ordinary users.
 const USER_MODE: &str = "usermode";
 
+/// How options are settled for a program with this mark.
+type Settle<'a> = &'a dyn Fn(Vec<Given>) -> Result<Settings, Failure>;
+
 /// Runs the program that `rest` begins with. Returns only when that is not possible.
-pub fn run(settings: Settings, rest: Vec<OsString>) -> Result<i32, Failure> {
+pub fn run(settle: Settle, rest: Vec<OsString>) -> Result<i32, Failure> {
+    let settings = settle(Vec::new())?;
     let Some(name) = rest.first() else {
         return Err(Failure::new("run: no program given; write ream run -- PROGRAM ARGUMENT..."));
     };
-    let variable = |name: &str| std::env::var_os(name);
     let log = Log::open(&settings)?;
-    let path = variable("PATH");
-    let file = program::find(name, path.as_deref())?;
-    let (user, group) = os::user_and_group();
-    let obstacle = program::obstacle(&file, path.as_deref(), program::Caller { user, group });
-    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
-    let engine = match obstacle {
-        Some(why) => Err(format!("{}: {why}", name.to_string_lossy())),
-        None => doctor::engine::choose(asked, io).map_err(|why| format!("cannot page here: {why}")),
+    let file = program::find(name, std::env::var_os("PATH").as_deref())?;
+    match mark::given(&file) {
+        Some(mark) => run_program(&settle(mark)?, &log, &file, &rest, Some(start::stand_in(&file)?)),
+        None => run_program(&settings, &log, &file, &rest, None),
+    }
+}
+
+/// Runs a marked program that the kernel gave us; `rest` begins with the name it was called by. Returns only when that is
+/// not possible.
+pub fn run_marked(settle: Settle, file: &Path, rest: Vec<OsString>) -> Result<i32, Failure> {
+    if rest.is_empty() {
+        return Err(Failure::new(format!("{}: for the kernel's use; see ream help mark", mark::binfmt::HANDLER)));
+    }
+    // A file that may be executed and not read has a mark all the same.
+    let settings = settle(mark::given(file).unwrap_or_default())?;
+    let log = Log::open(&settings)?;
+    run_program(&settings, &log, file, &rest, Some(start::stand_in(file)?))
+}
+
+/// Runs the program at `file`, or what stands for it.
+fn run_program(
+    settings: &Settings,
+    log: &Log,
+    file: &Path,
+    rest: &[OsString],
+    stand: Option<start::Stand>,
+) -> Result<i32, Failure> {
+    for given in &settings.from_files {
+        let text = given.text.as_ref().map(|text| text.to_string_lossy());
+        log.info(&format!("{given}: {}", text.unwrap_or_default()));
+    }
+    let name = rest.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let (file, shown) = match &stand {
+        Some(stand) => (stand.path.as_path(), Some(stand.name.clone())),
+        None => (file, None),
     };
-    let engine = match engine {
-        Ok(engine) => engine,
-        // Asked for is meant; by default a program is not kept from running.
-        Err(why) if settings.memory_given.is_some() || asked != "auto" || io != "auto" => {
-            return Err(Failure::new(why));
+    if let Some(why) = stand.as_ref().and_then(|stand| stand.copied.as_ref()) {
+        log.warn(&format!("{name}: {why}"));
+    }
+    let (user, group) = os::user_and_group();
+    let path = std::env::var_os("PATH");
+    let reach = program::reach(file, path.as_deref(), program::Caller { user, group });
+    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    // Asked for is meant; by default a program is not kept from running.
+    let strict = settings.memory_given.is_some()
+        || asked != "auto"
+        || io != "auto"
+        || settings.lock == Lock::Require as u32
+        || settings.prefault.iter().any(|choice| choice.required);
+    // A marked program that a program under Ream starts belongs to that one's session.
+    let joins = stand.is_some() && std::env::var_os("REAM_SESSION").is_some();
+    let mut pages = Config::new();
+    Offer::of(Path::new("/")).settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
+    let ready = with_code_ready(file, path.as_deref(), settings, log)?;
+    let engine = match reach {
+        Reach::Outside { why, program, inherits } => {
+            // A copy takes the place of a program only, never of a script's interpreter.
+            let program = if ready == *file { program } else { ready.clone() };
+            let target = outside::Target { file: &ready, arguments: rest, why, program, inherits, shown };
+            return Err(run_outside(settings, &pages, &target, joins, log));
         }
+        Reach::Not(why) => Err(format!("{name}: {why}")),
+        Reach::Inside if joins => Ok(asked),
+        Reach::Inside => doctor::engine::choose(asked, io).map_err(|why| format!("cannot page here: {why}")),
+    };
+    let ours = match engine {
+        Ok(_) if joins => Vec::new(),
+        Ok(engine) => enter_session(settings, &pages, engine, log)?,
+        Err(why) if strict => return Err(Failure::new(why)),
         Err(why) => {
             log.warn(&format!("{why}; running it without Ream"));
-            return Err(become_program(&file, &rest, std::env::vars_os().collect()));
+            Vec::new()
         }
     };
+    if shown.is_some() {
+        let plan = Plan { program: ready.clone(), name: shown, ..Plan::default() };
+        if let Err(error) = inject::arrange(&plan) {
+            log.info(&format!("{name}: ps shows another name for it: {}", reason(&error)));
+        }
+    }
+    Err(become_program(&ready, rest, environment(ours)))
+}
+
+/// Makes the program's code ready for large pages; returns the file to execute.
+fn with_code_ready(file: &Path, path: Option<&OsStr>, settings: &Settings, log: &Log) -> Result<PathBuf, Failure> {
+    let wish = code::Wish::of(settings.pages[TEXT]);
+    let outcome = code::prepare(file, path, wish)?;
+    outcome.lines().for_each(|line| log.info(&line));
+    if let Some(line) = outcome.short(wish) {
+        log.warn(&line);
+    }
+    Ok(outcome.file)
+}
+
+/// Runs a program that no library can enter: large pages from outside, and a session for the programs that it starts.
+fn run_outside(settings: &Settings, pages: &Config, target: &outside::Target, joins: bool, log: &Log) -> Failure {
+    let name = target.arguments.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    match &settings.memory_given {
+        Some(given) if !matches!(given.source, Source::File(_) | Source::Program(..)) => {
+            return Failure::new(format!("{name}: {}, so {given} cannot hold for it; run it without", target.why));
+        }
+        Some(given) => log.warn(&format!("{name}: {}, so this does not hold for it: {given}", target.why)),
+        None if asked != "auto" || io != "auto" => {
+            return Failure::new(format!("{name}: {}, so it cannot be paged; leave --engine and --io out", target.why));
+        }
+        None if !target.inherits => log.warn(&format!("{name}: {}; it gets large pages, and no more", target.why)),
+        None => {}
+    }
+    let mut ours = Vec::new();
+    if target.inherits && settings.exec_inherit && !joins {
+        let session = doctor::engine::choose(asked, io)
+            .map_err(|why| Failure::new(format!("cannot page here: {why}")))
+            .and_then(|engine| enter_session(settings, pages, engine, log));
+        match session {
+            Ok(session) => ours = session,
+            Err(failure) => log.warn(&format!("{}; programs that {name} starts run without Ream", failure.text)),
+        }
+    }
+    let own = &settings.pages[..=STACK];
+    let required = own.iter().any(|choice| choice.required);
+    if own.iter().any(|choice: &PageChoice| choice.size >= HUGETLB) {
+        let why = format!("{name}: {}, so it cannot have pages of a pool", target.why);
+        if required {
+            return Failure::new(format!("{why}; ask for --pages=huge"));
+        }
+        log.warn(&format!("{why}; it gets transparent large pages"));
+    }
+    for (asked, strict, option) in [
+        (settings.lock != 0, settings.lock == Lock::Require as u32, "--lock"),
+        (
+            settings.prefault.iter().any(|choice| choice.wanted),
+            settings.prefault.iter().any(|choice| choice.required),
+            "--prefault",
+        ),
+    ] {
+        let why = format!("{name}: {}, so {option} does not hold for it", target.why);
+        if strict {
+            return Failure::new(format!("{why}; run it without"));
+        }
+        if asked {
+            log.warn(&why);
+        }
+    }
+    let shared = settings.pages[SHM];
+    if shared.size != SMALL && !target.inherits {
+        let why = format!("{name}: {}, so its shared memory keeps small pages", target.why);
+        if shared.required {
+            return Failure::new(why);
+        }
+        log.warn(&why);
+    }
+    let (tunables, obstacle) = outside::large_pages(target, pages);
+    ours.extend(tunables);
+    if let Some(why) = obstacle {
+        let line = format!("{name}: {}, and {why}", target.why);
+        if required {
+            return Failure::new(line);
+        }
+        log.warn(&line);
+    }
+    become_program(target.file, target.arguments, environment(ours))
+}
+
+/// This process's environment with some variables set.
+fn environment(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<_> = std::env::vars_os().filter(|(name, _)| ours.iter().all(|(own, _)| own != name)).collect();
+    all.extend(ours);
+    all
+}
+
+/// Starts a session. Returns the variables by which programs enter it.
+fn enter_session(
+    settings: &Settings,
+    pages: &Config,
+    engine: &str,
+    log: &Log,
+) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let variable = |name: &str| std::env::var_os(name);
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("/proc/self/exe: {}; is /proc mounted?", reason(&error))))?;
     let library = library::find(variable(library::VARIABLE), &own)?;
     let machine = Machine::look().map_err(Failure::new)?;
-    let budget = budget(&settings, &machine, &log)?;
-    let place = place::choose(&settings, &variable, &mut |line| log.warn(&line))?;
-    let mut config = configuration(&settings, budget, &place)?;
+    let budget = budget(settings, &machine, log)?;
+    let place = place::choose(settings, &variable, &mut |line| log.warn(&line))?;
+    let mut config = configuration(settings, budget, &place)?;
+    (config.pages, config.pages_required, config.populate) = (pages.pages, pages.pages_required, pages.populate);
+    secure::settle(settings, &Circumstances::look(), &mut config, &mut |line| log.warn(&line))?;
+    config.shared_next = pages.shared_next;
     let mut libraries = vec![library.clone()];
     if engine == USER_MODE {
         config.engine = ream_stats::Engine::UserMode as u32;
         libraries.push(library::calls(&library)?);
     }
     log.info(&format!(
-        "budget {}, store {} up to {}, engine {asked}, io {io}, library {}",
+        "budget {}, store {} up to {}, engine {}, io {}, library {}",
         show_size(budget),
         place.directory.display(),
         show_size(place.limit),
+        word(ENGINES, settings.engine),
+        word(IO, settings.io),
         library.display(),
     ));
     let session = start_session(&config).map_err(|(what, error)| {
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
     })?;
-
     let libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
     let preload = library::preload(&libraries, variable("LD_PRELOAD").as_deref());
-    let ours = [(OsString::from("LD_PRELOAD"), preload), (OsString::from("REAM_SESSION"), session.into())];
-    let mut environment: Vec<_> =
-        std::env::vars_os().filter(|(name, _)| ours.iter().all(|(own, _)| own != name)).collect();
-    environment.extend(ours);
-    Err(become_program(&file, &rest, environment))
+    Ok(vec![("LD_PRELOAD".into(), preload), ("REAM_SESSION".into(), session.into())])
 }
 
 /// The word at a place of a list.
@@ -159,10 +327,11 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.engine = settings.engine;
     config.io = settings.io;
     config.fetch = settings.fetch;
-    config.pages = settings.pages;
     config.exec_inherit = settings.exec_inherit.into();
     config.log_level = settings.log_level;
     config.shards = settings.shards;
+    config.bloat_percent = settings.bloat_percent;
+    config.bloat_age_ms = settings.bloat_age_ms;
     if let Some(path) = &settings.log_file {
         config.log_path = text("--log", path)?;
     }
@@ -198,11 +367,12 @@ fn start_session(config: &Config) -> Result<String, (&'static str, std::io::Erro
     let memory = os::shared_memory(c"ream-session", Session::BYTES).map_err(|error| ("shared memory", error))?;
     let mapping = os::map_shared(&memory, Session::BYTES).map_err(|error| ("shared memory", error))?;
     let nonce = os::random().map_err(|error| ("random numbers", error))?;
-    let session = agent::create(mapping, nonce, config);
+    let door = os::random().map_err(|error| ("random numbers", error))?;
+    let session = agent::create(mapping, nonce, door, config);
     let pid = std::process::id();
     session.set_root(Identity { pid, start: agent::start_of(pid).unwrap_or(0) });
-    let agent = agent::start(&memory, nonce).map_err(|error| ("agent", error))?;
-    Ok(format!("/proc/{agent}/fd/{}:{nonce:016x}", agent::MEMORY))
+    let agent = agent::start(&memory).map_err(|error| ("agent", error))?;
+    Ok(format!("/proc/{agent}/fd/{}:{nonce:016x}-{door:016x}", agent::MEMORY))
 }
 
 /// Where ream itself says what it chose, before it becomes the program.

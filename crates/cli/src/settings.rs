@@ -1,13 +1,19 @@
-//! The options of one call, from flags, environment, configuration file and defaults, in this order of precedence.
+//! The options of one call, from flags, environment, settings of the program, configuration file and defaults, in this
+//! order of precedence.
+
+pub mod file;
 
 use crate::failure::{Failure, nearest};
+use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS};
+use ream_options::prefault::{DEFAULT_PREFAULT, GENERAL_PREFAULT, PrefaultError};
 use ream_options::{
-    ENGINES, FETCHES, IO, Kind, LEVELS, Memory, OPTIONS, PAGES, Processors, Spec, find, parse_memory, parse_size,
+    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, PageChoices, PrefaultChoices, Processors, Spec, find,
+    options_of, parse_memory, parse_pages, parse_prefault, parse_size,
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where a value was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,8 +22,12 @@ pub enum Source {
     Flag,
     /// In the environment.
     Environment,
+    /// In the mark of this program.
+    Mark(PathBuf),
     /// In this configuration file.
     File(PathBuf),
+    /// In this file, for this program.
+    Program(PathBuf, String),
 }
 
 /// A value as it was given.
@@ -37,7 +47,9 @@ impl fmt::Display for Given {
         match &self.source {
             Source::Flag => write!(f, "--{}", self.spec.name),
             Source::Environment => f.write_str(self.spec.variable),
+            Source::Mark(path) => write!(f, "{}: its mark: {}", path.display(), self.spec.name),
             Source::File(path) => write!(f, "{}: {}", path.display(), self.spec.name),
+            Source::Program(path, program) => write!(f, "{}: {program}: {}", path.display(), self.spec.name),
         }
     }
 }
@@ -80,21 +92,32 @@ pub struct Settings {
     pub io: u32,
     /// Place in [`FETCHES`].
     pub fetch: u32,
-    /// Place in [`PAGES`].
-    pub pages: u32,
+    /// Sizes of pages, by region.
+    pub pages: PageChoices,
+    /// What is to be there before it is used, by region.
+    pub prefault: PrefaultChoices,
+    /// Whether what lies on large pages is locked: 0 no, else one more than the place in [`LOCKS`].
+    pub lock: u32,
+    /// Percent that large pages may waste.
+    pub bloat_percent: u32,
+    /// Milliseconds before a large page is judged.
+    pub bloat_age_ms: u32,
     /// Whether programs executed by the program run under Ream too.
     pub exec_inherit: bool,
     /// Processors for pager threads.
     pub pager_cpus: Option<Processors>,
     /// Pager threads of a process; 0: chosen by Ream.
     pub shards: u32,
+    /// The values that count and come from files.
+    pub from_files: Vec<Given>,
 }
 
 /// Smallest threshold, in bytes.
 const THRESHOLD_LEAST: u64 = 64 << 10;
 
 impl Settings {
-    /// Settles the options of `command`: `flags` as given, then the variables, then the file, then defaults.
+    /// Settles the options of `command`: `flags` as given, then the variables, then what files give, the first of them
+    /// before the others, then defaults.
     ///
     /// # Errors
     /// The first value that cannot be understood.
@@ -102,9 +125,9 @@ impl Settings {
         command: &str,
         flags: Vec<Given>,
         variable: &dyn Fn(&str) -> Option<OsString>,
-        file: Vec<Given>,
+        files: Vec<Vec<Given>>,
     ) -> Result<Settings, Failure> {
-        let layers = Layers { command, flags, variable, file };
+        let layers = Layers { command, flags, variable, files };
         let mut settings = Settings {
             memory: Memory::Auto,
             memory_given: None,
@@ -118,10 +141,15 @@ impl Settings {
             engine: 0,
             io: 0,
             fetch: 0,
-            pages: 0,
+            pages: DEFAULT_PAGES,
+            prefault: DEFAULT_PREFAULT,
+            lock: 0,
+            bloat_percent: 10,
+            bloat_age_ms: 1000,
             exec_inherit: true,
             pager_cpus: None,
             shards: 0,
+            from_files: Vec::new(),
         };
         if let Some(given) = layers.last("memory") {
             settings.memory = parse_memory(given.word()?).map_err(|error| given.refuse(error))?;
@@ -178,11 +206,30 @@ impl Settings {
             ("engine", ENGINES, &mut settings.engine),
             ("io", IO, &mut settings.io),
             ("fetch", FETCHES, &mut settings.fetch),
-            ("pages", PAGES, &mut settings.pages),
         ] {
             if let Some(given) = layers.last(name) {
                 *place = given.place_of(given.word()?, words)?;
             }
+        }
+        if let Some(given) = layers.last("pages") {
+            settings.pages = parse_pages(given.word()?).map_err(|error| given.refuse_part(&error, error))?;
+        }
+        if let Some(given) = layers.last("prefault") {
+            settings.prefault = match given.yes_or_no() {
+                None if given.text.is_some() => parse_prefault(given.word()?).map_err(|error| match error {
+                    PrefaultError::Part(part) => given.refuse_part(&error, part),
+                    _ => given.refuse(error),
+                })?,
+                Some(false) => DEFAULT_PREFAULT,
+                _ => GENERAL_PREFAULT,
+            };
+        }
+        if let Some(given) = layers.last("lock") {
+            settings.lock = match given.yes_or_no() {
+                None if given.text.is_some() => given.place_of(given.word()?, LOCKS)? + 1,
+                Some(false) => 0,
+                _ => 1,
+            };
         }
         if let Some(given) = layers.last("no-exec-inherit") {
             settings.exec_inherit = !given.switch()?;
@@ -190,9 +237,17 @@ impl Settings {
         if let Some(given) = layers.last("pager-cpus") {
             settings.pager_cpus = Some(Processors::parse(given.word()?).map_err(|error| given.refuse(error))?);
         }
-        if let Some(given) = layers.last("shards") {
-            settings.shards = given.count()?;
+        for (name, place) in [
+            ("shards", &mut settings.shards),
+            ("bloat", &mut settings.bloat_percent),
+            ("bloat-age", &mut settings.bloat_age_ms),
+        ] {
+            if let Some(given) = layers.last(name) {
+                *place = given.count()?;
+            }
         }
+        let from_file = |given: &Given| matches!(given.source, Source::File(_) | Source::Program(..));
+        settings.from_files = options_of(command).flat_map(|spec| layers.all(spec.name)).filter(from_file).collect();
         Ok(settings)
     }
 }
@@ -202,7 +257,7 @@ struct Layers<'a> {
     command: &'a str,
     flags: Vec<Given>,
     variable: &'a dyn Fn(&str) -> Option<OsString>,
-    file: Vec<Given>,
+    files: Vec<Vec<Given>>,
 }
 
 impl Layers<'_> {
@@ -218,7 +273,7 @@ impl Layers<'_> {
         let variable = Some(spec.variable).filter(|name| !name.is_empty()).and_then(|name| (self.variable)(name));
         match variable.filter(|text| !text.is_empty()) {
             Some(text) => vec![Given { spec, source: Source::Environment, text: Some(text) }],
-            None => of(&self.file),
+            None => self.files.iter().map(|file| of(file)).find(|found| !found.is_empty()).unwrap_or_default(),
         }
     }
     /// The value that counts: the last one given.
@@ -229,19 +284,31 @@ impl Layers<'_> {
 
 impl Given {
     /// A failure that names the option, the value and the reason.
-    fn refuse(&self, reason: impl fmt::Display) -> Failure {
+    pub fn refuse(&self, reason: impl fmt::Display) -> Failure {
         match &self.text {
             Some(text) if !text.is_empty() => Failure::new(format!("{self}: \"{}\": {reason}", text.to_string_lossy())),
             _ => Failure::new(format!("{self}: {reason}")),
         }
     }
-    fn word(&self) -> Result<&str, Failure> {
+    /// A failure about a part of a list of regions, with the word that may have been meant.
+    fn refuse_part(&self, error: &dyn fmt::Display, part: PagesError<'_>) -> Failure {
+        let meant = match part {
+            PagesError::Size(word) => nearest(word, PAGES.iter().copied()),
+            PagesError::Region(word) => nearest(word, REGIONS.iter().copied()),
+            _ => None,
+        };
+        self.refuse(format!("{error}{}", meant.map_or_else(String::new, |word| format!("; did you mean {word}?"))))
+    }
+    /// The value as text.
+    pub fn word(&self) -> Result<&str, Failure> {
         self.text.as_deref().unwrap_or_default().to_str().ok_or_else(|| self.refuse("not valid UTF-8"))
     }
-    fn size(&self) -> Result<u64, Failure> {
+    /// The value as a number of bytes.
+    pub fn size(&self) -> Result<u64, Failure> {
         parse_size(self.word()?).map_err(|error| self.refuse(error))
     }
-    fn count(&self) -> Result<u32, Failure> {
+    /// A whole number.
+    pub fn count(&self) -> Result<u32, Failure> {
         let Kind::Count(least, most) = self.spec.kind else { return Err(self.refuse("not a number")) };
         match self.word()?.parse() {
             Ok(number) if (least..=most).contains(&number) => Ok(number),
@@ -276,10 +343,10 @@ impl Given {
         }
     }
     /// A path made absolute, since the program may change its directory.
-    fn path(&self, text: &OsStr) -> Result<PathBuf, Failure> {
+    pub fn path(&self, text: &OsStr) -> Result<PathBuf, Failure> {
         std::path::absolute(text).map_err(|error| self.refuse(crate::failure::reason(&error)))
     }
-    fn directory(&self, text: &OsStr) -> Result<PathBuf, Failure> {
+    pub(crate) fn directory(&self, text: &OsStr) -> Result<PathBuf, Failure> {
         if text.is_empty() {
             return Err(self.refuse("no directory given"));
         }
@@ -293,45 +360,6 @@ impl Given {
             None => self.path(text),
         }
     }
-}
-
-/// The values that a configuration file gives, in TOML: keys are the names of options.
-///
-/// # Errors
-/// The first line that cannot be understood.
-pub fn read_file(path: &Path, text: &str) -> Result<Vec<Given>, Failure> {
-    let shown = path.display();
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let at = error.span().map_or(0, |span| span.start).min(text.len());
-        let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
-        let reason = error.message().lines().next().unwrap_or("not TOML").to_owned();
-        Failure::new(format!("{shown}: line {line}: {reason}"))
-    })?;
-    let mut given = Vec::new();
-    for (key, value) in &table {
-        let allowed = || OPTIONS.iter().filter(|spec| spec.in_file);
-        let Some(spec) = allowed().find(|spec| spec.name == key) else {
-            let meant = match nearest(key, allowed().map(|spec| spec.name)) {
-                Some(meant) => format!("; did you mean {meant}?"),
-                None => "; keys are the names of the options of ream run without the dashes".to_owned(),
-            };
-            return Err(Failure::new(format!("{shown}: {key}: no such key{meant}")));
-        };
-        let values = match value {
-            toml::Value::Array(values) if spec.kind == Kind::Directories => values.as_slice(),
-            value => std::slice::from_ref(value),
-        };
-        for value in values {
-            let text = match value {
-                toml::Value::String(text) => text.clone(),
-                toml::Value::Integer(number) => number.to_string(),
-                toml::Value::Boolean(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-                _ => return Err(Failure::new(format!("{shown}: {key}: not a string, a whole number, true or false"))),
-            };
-            given.push(Given { spec, source: Source::File(path.to_owned()), text: Some(text.into()) });
-        }
-    }
-    Ok(given)
 }
 
 #[cfg(test)]

@@ -127,6 +127,13 @@ fn headline(process: &Process) -> String {
     )
 }
 
+/// What is to be said of a region beside its size.
+fn note(region: &Region) -> String {
+    let locked = if region.locked { "locked " } else { "" };
+    let paged = if region.paged { "paged " } else { "" };
+    format!("{locked}{paged}{}", region.name)
+}
+
 fn as_text(process: &Process) -> String {
     let mut rows = vec![["", "SIZE", "RESIDENT", "2 MiB", "1 GiB", "SHARE", ""].map(str::to_owned)];
     let mut row = |title: String, amounts: &Amounts, note: String| {
@@ -138,15 +145,16 @@ fn as_text(process: &Process) -> String {
         if regions.is_empty() {
             continue;
         }
-        row(kind.word().to_owned(), &process.total(|other| other == kind), String::new());
+        let all_locked = regions.iter().all(|region| region.locked);
+        let locked = if all_locked { "locked".to_owned() } else { String::new() };
+        row(kind.word().to_owned(), &process.total(|other| other == kind), locked);
         if regions.len() == 1 {
             continue;
         }
         let mut rest = (0, Amounts::default());
         for region in regions {
             if region.amounts.resident >= SHOWN {
-                let paged = if region.paged { "paged " } else { "" };
-                row(format!("  {:x}", region.start), &region.amounts, format!("{paged}{}", region.name));
+                row(format!("  {:x}", region.start), &region.amounts, note(region));
             } else {
                 rest.0 += 1;
                 rest.1.add(&region.amounts);
@@ -247,11 +255,12 @@ fn process_json(process: &Process, whole: bool) -> String {
         .iter()
         .map(|region| {
             format!(
-                "    {{\"kind\": {}, \"start\": \"{:#x}\", {}, \"paged\": {}, \"name\": {}}}",
+                "    {{\"kind\": {}, \"start\": \"{:#x}\", {}, \"paged\": {}, \"locked\": {}, \"name\": {}}}",
                 quoted(region.kind.word()),
                 region.start,
                 amounts_json(&region.amounts),
                 region.paged,
+                region.locked,
                 quoted(&region.name)
             )
         })

@@ -1,6 +1,7 @@
 //! What the kernel lets this user do: userfaultfd, moving pages, io_uring; and which engine follows from it.
 
 use super::{Finding, Verdict, setting};
+use crate::setup::SETUP;
 use ream_sys::Errno;
 use ream_sys::ring::Ring;
 use ream_sys::uffd::{Access, Uffd, feature};
@@ -186,8 +187,7 @@ impl Findings {
 }
 
 fn kernel(release: &str) -> Finding {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let version = super::large::version(release);
     let text = format!("Linux {release}");
     let newer = "a newer kernel: 6.8 or later moves pages instead of copying them";
     match version {
@@ -204,9 +204,6 @@ fn words(error: Errno) -> String {
 /// The finding on userfaultfd, and how to get a better engine.
 fn userfaultfd(probe: &Probe) -> (Finding, String) {
     const NAME: &str = "userfaultfd";
-    let rule = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/60-userfaultfd.rules && \
-                sudo udevadm control --reload && sudo udevadm trigger --name-match=userfaultfd";
-    let sysctl = "sudo sysctl -w vm.unprivileged_userfaultfd=1";
     if probe.full.is_ok() {
         let why = match probe.unprivileged.as_deref() {
             Some("1") => "vm.unprivileged_userfaultfd is 1",
@@ -226,8 +223,7 @@ fn userfaultfd(probe: &Probe) -> (Finding, String) {
             }
             let device = probe.device.err().unwrap_or(Errno::NOSYS);
             let _ = write!(why, " and this user lacks CAP_SYS_PTRACE; /dev/userfaultfd: {}", words(device));
-            let mend = if device == Errno::NOENT || device == Errno::NOSYS { sysctl } else { rule };
-            (Finding::new(NAME, Verdict::Warn, why).mend(mend), mend.to_owned())
+            (Finding::new(NAME, Verdict::Warn, why).mend(SETUP), SETUP.to_owned())
         }
         Err(refused) => {
             let (why, mend) = match refused {
@@ -238,8 +234,8 @@ fn userfaultfd(probe: &Probe) -> (Finding, String) {
                 }
                 Errno::NOSYS => ("not in this kernel".into(), "a kernel with CONFIG_USERFAULTFD=y".to_owned()),
                 // Kernels before 5.11 do not know the flag, and have no other way for ordinary users.
-                Errno::INVAL => (format!("whole only, and that is refused: {}", words(error)), sysctl.to_owned()),
-                other => (words(other), sysctl.to_owned()),
+                Errno::INVAL => (format!("whole only, and that is refused: {}", words(error)), SETUP.to_owned()),
+                other => (words(other), SETUP.to_owned()),
             };
             (Finding::new(NAME, Verdict::Bad, why).mend(&mend), mend)
         }
@@ -325,11 +321,10 @@ mod tests {
         let finding = finding(&found, "userfaultfd");
         assert_eq!(finding.verdict, Verdict::Warn);
         assert!(finding.text.contains("vm.unprivileged_userfaultfd is 0"), "{}", finding.text);
-        assert!(finding.mend.contains("udev/rules.d"), "{}", finding.mend);
+        assert_eq!(finding.mend, SETUP);
         assert_eq!(found.conclusion(true).mend, finding.mend);
-        // Without the device the sysctl is what helps.
         let found = Findings::of(&Probe { device: Err(Errno::NOENT), ..probe.clone() });
-        assert!(found.mend.contains("sysctl"));
+        assert_eq!(found.mend, SETUP);
         // The rule was applied.
         let found = Findings::of(&Probe { device: Ok(WANTED), ..probe });
         assert_eq!(found.engine, Some("move"));

@@ -1,17 +1,15 @@
-//! Limits and settings of memory: large pages, what the user may map, how much RAM there is.
+//! Limits and settings of memory: what the user may map, how much RAM there is.
 
 use super::{Finding, Verdict, setting};
 use crate::machine::Machine;
 use crate::os;
+use crate::setup::{SETUP, plan::MAPPINGS};
 use ream_options::show_size;
 
 /// Looks at all of them.
 pub fn look(machine: &Machine) -> Vec<Finding> {
-    let large = |name: &str| setting(&format!("/sys/kernel/mm/transparent_hugepage/{name}"));
     let count = |path: &str| setting(path).and_then(|text| text.parse::<u64>().ok());
     vec![
-        large_pages(large("enabled").as_deref()),
-        pool(count("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").unwrap_or(0)),
         mappings(count("/proc/sys/vm/max_map_count")),
         overcommit(count("/proc/sys/vm/overcommit_memory")),
         address_space(os::limit(libc::RLIMIT_AS)),
@@ -23,36 +21,11 @@ pub fn look(machine: &Machine) -> Vec<Finding> {
     ]
 }
 
-/// The word in brackets.
-fn chosen(text: &str) -> &str {
-    text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text, |(word, _)| word)
-}
-
-fn large_pages(enabled: Option<&str>) -> Finding {
-    const NAME: &str = "large pages";
-    match enabled.map(chosen) {
-        Some(word @ ("always" | "madvise")) => Finding::ok(NAME, format!("transparent, {word}")),
-        Some(word) => Finding::new(NAME, Verdict::Warn, format!("transparent large pages are off ({word})"))
-            .mend("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
-        None => Finding::new(NAME, Verdict::Warn, "this kernel has no transparent large pages")
-            .mend("a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y"),
-    }
-}
-
-fn pool(pages: u64) -> Finding {
-    let text = match pages {
-        0 => "empty; not needed".to_owned(),
-        pages => format!("{} in pages of 2 MiB; they are not available to anything else", show_size(pages << 21)),
-    };
-    Finding::ok("hugetlb pool", text)
-}
-
 fn mappings(count: Option<u64>) -> Finding {
     const NAME: &str = "mappings";
     match count {
-        Some(count) if count < 65_530 => {
-            Finding::new(NAME, Verdict::Warn, format!("at most {count} a process (vm.max_map_count)"))
-                .mend("sudo sysctl -w vm.max_map_count=65530")
+        Some(count) if count < MAPPINGS => {
+            Finding::new(NAME, Verdict::Warn, format!("at most {count} a process (vm.max_map_count)")).mend(SETUP)
         }
         Some(count) => Finding::ok(NAME, format!("at most {count} a process (vm.max_map_count)")),
         None => Finding::ok(NAME, "no limit known"),
@@ -87,7 +60,7 @@ fn address_space(bytes: Option<u64>) -> Finding {
 }
 
 fn locked(bytes: Option<u64>) -> Finding {
-    Finding::ok("locked memory", format!("{} (RLIMIT_MEMLOCK); Ream locks none", limit(bytes)))
+    Finding::ok("locked memory", format!("{} (RLIMIT_MEMLOCK); ream setup --memlock raises it", limit(bytes)))
 }
 
 fn descriptors(count: Option<u64>) -> Finding {
@@ -148,10 +121,6 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        assert_eq!(chosen("always [madvise] never"), "madvise");
-        assert_eq!(large_pages(Some("always [madvise] never")).verdict, Verdict::Ok);
-        assert_eq!(large_pages(Some("always madvise [never]")).verdict, Verdict::Warn);
-        assert_eq!(large_pages(None).verdict, Verdict::Warn);
         assert_eq!(mappings(Some(1000)).verdict, Verdict::Warn);
         assert_eq!(mappings(Some(65_530)).verdict, Verdict::Ok);
         assert_eq!(overcommit(Some(2)).verdict, Verdict::Warn);
@@ -170,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_can_be_mended_says_how() {
-        for finding in [large_pages(None), mappings(Some(1)), overcommit(Some(2)), address_space(Some(1))] {
+        for finding in [mappings(Some(1)), overcommit(Some(2)), address_space(Some(1))] {
             assert!(!finding.mend.is_empty(), "{}", finding.name);
         }
     }

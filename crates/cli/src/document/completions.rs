@@ -1,7 +1,7 @@
 //! Completions for bash, zsh and fish.
 
 use super::shown;
-use ream_options::{COMMANDS, Kind, Spec};
+use ream_options::{COMMANDS, Kind, PAGES, Spec, takes_program};
 
 /// The completions for a shell, if it is one that is known.
 pub fn for_shell(shell: &str) -> Option<String> {
@@ -30,17 +30,23 @@ enum Values {
 
 fn values(spec: &Spec) -> Values {
     match spec.kind {
-        Kind::Choice(words) => Values::Words(words.join(" ")),
+        Kind::Choice(words) | Kind::OptionalText(words) => Values::Words(words.join(" ")),
+        Kind::Pages => Values::Words(PAGES.join(" ")),
         Kind::Memory => Values::Words(AMOUNTS.to_owned()),
         Kind::Log => Values::Words(ream_options::LEVELS.join(" ")),
         Kind::Directories => Values::Directories,
-        Kind::OptionalFile => Values::Files,
+        Kind::OptionalFile | Kind::File => Values::Files,
         _ => Values::None,
     }
 }
 
+/// Whether a value may follow, after an equals sign only.
+fn optional(spec: &Spec) -> bool {
+    matches!(spec.kind, Kind::OptionalFile | Kind::OptionalText(_))
+}
+
 fn takes_word(spec: &Spec) -> bool {
-    !matches!(spec.kind, Kind::Switch | Kind::OptionalFile)
+    !matches!(spec.kind, Kind::Switch | Kind::OptionalFile | Kind::OptionalText(_))
 }
 
 fn bash() -> String {
@@ -49,7 +55,7 @@ fn bash() -> String {
     for command in COMMANDS {
         let flags: Vec<_> = shown(command.name)
             .flat_map(|spec| {
-                let equals = if spec.kind == Kind::OptionalFile { Some(format!("--{}=", spec.name)) } else { None };
+                let equals = optional(spec).then(|| format!("--{}=", spec.name));
                 [Some(format!("--{}", spec.name)), equals, spec.short.map(|letter| format!("-{letter}"))]
             })
             .flatten()
@@ -98,7 +104,7 @@ fn bash() -> String {
          \x20           [[ $word == -* ]] || command=\"$word\"\n\
          \x20           continue\n\
          \x20       fi\n\
-         \x20       [[ $command == run ]] || continue\n\
+         \x20       [[ $command == run || $command == compare ]] || continue\n\
          \x20       # The program begins after its options: from there on its own completions are used.\n\
          \x20       case \"$word\" in\n\
          \x20       --) ((index++)) ;;\n\
@@ -114,7 +120,7 @@ fn bash() -> String {
          \x20   case \"$previous\" in\n{with_value}    esac\n\
          \x20   if [[ $current == -* ]]; then\n\
          \x20       mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$current\")\n\
-         \x20   elif [[ $command == run ]]; then\n\
+         \x20   elif [[ $command == run || $command == compare ]]; then\n\
          \x20       mapfile -t COMPREPLY < <(compgen -c -- \"$current\")\n\
          \x20   else\n\
          \x20       mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n\
@@ -142,16 +148,18 @@ fn zsh() -> String {
         for spec in shown(command.name) {
             let help = spec.help.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]");
             let values = match values(spec) {
+                Values::Words(words) if optional(spec) => format!("::{}:({words})", spec.value.to_lowercase()),
                 Values::Words(words) => format!(":{}:({words})", spec.value.to_lowercase().replace(':', "\\:")),
                 Values::Directories => format!(":{}:_directories", spec.value.to_lowercase()),
+                Values::Files if takes_word(spec) => format!(":{}:_files", spec.value.to_lowercase()),
                 Values::Files => format!("::{}:_files", spec.value.to_lowercase()),
                 Values::None if takes_word(spec) => format!(":{}: ", spec.value.to_lowercase()),
                 Values::None => String::new(),
             };
-            let again = if spec.kind == Kind::Directories { "*" } else { "" };
+            let again = if matches!(spec.kind, Kind::Directories | Kind::Texts) { "*" } else { "" };
             let equals = match spec.kind {
                 Kind::Switch => "",
-                Kind::OptionalFile => "=-",
+                Kind::OptionalFile | Kind::OptionalText(_) => "=-",
                 _ => "=",
             };
             text += " \\\n                ";
@@ -164,7 +172,7 @@ fn zsh() -> String {
             };
         }
         text += &match command.name {
-            "run" => " \\\n                '*::program:_normal'\n            ;;\n".to_owned(),
+            name if takes_program(name) => " \\\n                '*::program:_normal'\n            ;;\n".to_owned(),
             _ if command.words.is_empty() => "\n            ;;\n".to_owned(),
             _ => format!(" \\\n                '1:word:({})'\n            ;;\n", command.words.join(" ")),
         };
@@ -202,7 +210,7 @@ fn fish() -> String {
             text += &format!("complete -c ream {condition}{short} -l {}{values} -d '{help}'\n", spec.name);
         }
         match command.name {
-            "run" => {
+            name if takes_program(name) => {
                 text += &format!("complete -c ream {condition} -x -a '(__fish_complete_subcommand --fcs-skip=2)'\n");
             }
             _ if command.words.is_empty() => {}

@@ -37,8 +37,12 @@ pub fn page() -> String {
              and so on for powers of 1024; kB, MB and so on for powers of 1000. Case does not matter.\n";
     text += ".SH CONFIGURATION FILE\nA file in TOML whose keys are the names of options without the dashes, where a \
              key is given above:\n.PP\n.nf\n.RS\nmemory = \"75%\"\nstore = [\"/scratch\", \"/var/tmp\"]\nsummary = \
-             true\n.RE\n.fi\n.PP\nThe command line counts before the environment, the environment before the file, \
-             and the file before the defaults.\n";
+             true\n.RE\n.fi\n.PP\nA section gives the same for one program, by its path: as found, or with links resolved; for a \
+             script its own path first, then its interpreter's:\n.PP\n.nf\n.RS\n[program.\"/usr/bin/R\"]\npages = \
+             \"huge\"\n.RE\n.fi\n.PP\n\"ream compare \\-\\-save\" writes such sections to programs.toml beside this \
+             file.\n.PP\nThe command line counts before the environment, the environment before the settings of the program, \
+             these before the rest of the file, and the file before the defaults. Of the settings of a program those in \
+             this file count before those in programs.toml. \\-\\-log=info shows what a run took from files.\n";
     text += ".SH ENVIRONMENT\n";
     for spec in COMMANDS.iter().flat_map(|command| shown(command.name)).filter(|spec| !spec.variable.is_empty()) {
         let item = format!(".TP\n.B {}\nAs \\-\\-{}.\n", spec.variable, escape(spec.name));

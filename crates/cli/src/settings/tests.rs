@@ -2,6 +2,7 @@
 
 use super::*;
 use ream_stats::{Engine, Fetch, Io};
+use std::path::Path;
 
 fn flags(pairs: &[(&str, Option<&str>)]) -> Vec<Given> {
     pairs
@@ -16,8 +17,9 @@ fn flags(pairs: &[(&str, Option<&str>)]) -> Vec<Given> {
 
 fn settle(given: &[(&str, Option<&str>)], variables: &[(&str, &str)], file: &str) -> Result<Settings, String> {
     let variable = |name: &str| variables.iter().find(|(one, _)| *one == name).map(|(_, value)| OsString::from(value));
-    let file = read_file(Path::new("/etc/x.toml"), file).map_err(|failure| failure.text)?;
-    Settings::settle("run", flags(given), &variable, file).map_err(|failure| failure.text)
+    let file = file::read(Path::new("/etc/x.toml"), file).map_err(|failure| failure.text)?;
+    let files = vec![file.of(&["/bin/p".into()]), file.general];
+    Settings::settle("run", flags(given), &variable, files).map_err(|failure| failure.text)
 }
 
 #[test]
@@ -41,6 +43,27 @@ fn flags_beat_variables_beat_the_file_beats_defaults() {
 }
 
 #[test]
+fn settings_of_the_program_stand_between_variables_and_the_general_ones() {
+    let file = "memory = \"1G\"\nio = \"threads\"\nstore = \"/g\"\npages = \"huge\"\n\
+                [program.\"/bin/p\"]\nmemory = \"2G\"\nio = \"uring\"\nstore = [\"/p\", \"/q\"]\n\
+                [program.\"/bin/other\"]\nmemory = \"5G\"\npages = \"small\"";
+    let settings = settle(&[], &[], file).unwrap();
+    assert_eq!((settings.memory, settings.io), (Memory::Bytes(2 << 30), 1));
+    assert_eq!(settings.stores, [PathBuf::from("/p"), PathBuf::from("/q")]);
+    // What the section does not say, the general part does, and not another program's section.
+    assert_eq!(settings.pages[0].size, ream_options::pages::HUGE);
+    let told: Vec<_> = settings.from_files.iter().map(ToString::to_string).collect();
+    assert!(told.contains(&"/etc/x.toml: /bin/p: memory".into()), "{told:?}");
+    assert!(told.contains(&"/etc/x.toml: pages".into()), "{told:?}");
+    let settings = settle(&[("io", Some("threads"))], &[("REAM_MEMORY", "3G")], file).unwrap();
+    assert_eq!((settings.memory, settings.io), (Memory::Bytes(3 << 30), 2));
+    let told: Vec<_> = settings.from_files.iter().map(ToString::to_string).collect();
+    assert!(!told.iter().any(|one| one.contains("memory") || one.contains("io")), "{told:?}");
+    let text = settle(&[], &[], "[program.\"/bin/p\"]\nmemory = \"x\"").unwrap_err();
+    assert!(text.starts_with("/etc/x.toml: /bin/p: memory: \"x\": not a size"), "{text}");
+}
+
+#[test]
 fn the_last_of_several_flags_counts() {
     let settings = settle(&[("memory", Some("1G")), ("memory", Some("50%"))], &[], "").unwrap();
     assert_eq!(settings.memory, Memory::Percent(50_000));
@@ -49,7 +72,7 @@ fn the_last_of_several_flags_counts() {
 #[test]
 fn the_table_s_defaults_are_those_of_the_settings() {
     let settings = settle(&[], &[], "").unwrap();
-    for spec in OPTIONS.iter().filter(|spec| !spec.default.is_empty()) {
+    for spec in options_of("run").filter(|spec| !spec.default.is_empty()) {
         let explicit = settle(&[(spec.name, Some(spec.default))], &[], "").unwrap();
         let shown = |mut settings: Settings| {
             settings.memory_given = None;
@@ -122,10 +145,14 @@ fn refusals_name_where_what_and_why() {
 #[test]
 fn files_are_checked() {
     for (file, start) in [
-        ("memroy = 1", "/etc/x.toml: memroy: no such key; did you mean memory?"),
-        ("shards = 1", "/etc/x.toml: shards: no such key"),
-        ("memory = 1.5", "/etc/x.toml: memory: not a string, a whole number, true or false"),
-        ("io = [\"uring\"]", "/etc/x.toml: io: not a string"),
+        ("memroy = 1", "/etc/x.toml: line 1: memroy: no such key; did you mean memory?"),
+        ("io = \"uring\"\nshards = 1", "/etc/x.toml: line 2: shards: no such key"),
+        ("memory = 1.5", "/etc/x.toml: line 1: memory: not a string, a whole number, true or false"),
+        ("\nio = [\"uring\"]", "/etc/x.toml: line 2: io: not a string"),
+        ("[program.\"/a\"]\nmemroy = 1", "/etc/x.toml: line 2: memroy: no such key; did you mean memory?"),
+        ("[program.a]\nmemory = 1", "/etc/x.toml: line 1: a: not an absolute path; write [program.\"/usr/bin/NAME\"]"),
+        ("io = \"uring\"\nprogram = 1", "/etc/x.toml: line 2: program: not a section"),
+        ("[program]\n\"/a\" = 1", "/etc/x.toml: line 2: /a: not a section"),
         ("memory = \"1G\"\nstore = ", "/etc/x.toml: line 2: "),
     ] {
         let text = settle(&[], &[], file).unwrap_err();

@@ -98,6 +98,8 @@ pub struct Region {
     pub amounts: Amounts,
     /// Whether Ream pages it.
     pub paged: bool,
+    /// Whether it is locked in RAM, by Ream or by its program.
+    pub locked: bool,
 }
 
 /// One entry of smaps.
@@ -169,17 +171,18 @@ pub fn regions(smaps: &str, stack_pointers: &[u64], span: impl Fn(&str) -> Optio
             }
             _ => None,
         };
-        let paged = mapping.flag("um");
+        let (paged, locked) = (mapping.flag("um"), mapping.flag("lo"));
         match regions.last_mut() {
             Some(last)
-                if last.end == mapping.start && last.kind == kind && last.name == name && last.paged == paged =>
+                if (last.end, last.kind, last.paged, last.locked) == (mapping.start, kind, paged, locked)
+                    && last.name == name =>
             {
                 last.end = mapping.end;
                 last.amounts.add(&mapping.amounts);
             }
             _ => {
                 let Mapping { start, end, amounts, .. } = mapping;
-                regions.push(Region { kind, name, start, end, amounts, paged });
+                regions.push(Region { kind, name, start, end, amounts, paged, locked });
             }
         }
     }
@@ -297,6 +300,7 @@ Rss:                   4 kB
 7f0000c00000-7f0001000000 rw-p 00000000 00:00 0
 Rss:                4096 kB
 AnonHugePages:      2048 kB
+VmFlags: rd wr mr mw me lo nr hg lf
 7f0001000000-7f0002000000 rw-p 00000000 00:00 0
 VmFlags: rd wr mr mw me uw dc nr dd hg
 Rss:                  16 kB
@@ -335,6 +339,8 @@ AnonHugePages:      4096 kB
             ]
         );
         assert_eq!((found[0].name.as_str(), found[2].name.as_str()), ("/opt/a b/prog", "/opt/a b/prog"));
+        let locked: Vec<_> = found.iter().filter(|region| region.locked).map(|region| region.start).collect();
+        assert_eq!(locked, [0x7f00_00c0_0000]);
         assert_eq!(found[9].amounts.giant, 1 << 30);
         assert_eq!(found[9].amounts.entries(), 1);
         assert_eq!(found[2].amounts.entries(), 31 + 512);

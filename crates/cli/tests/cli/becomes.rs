@@ -46,7 +46,9 @@ fn the_session_is_reachable_and_the_agent_leaves_with_it() {
     let lines: Vec<_> = out.lines().collect();
     let [memory, magic, nonce, agent, name, preload] = lines[..] else { panic!("{out}") };
     assert_eq!((memory, magic, name), ("/memfd:ream-session (deleted)", "REAMsess", "ream-agent"));
-    assert!(nonce.len() == 16 && nonce.bytes().all(|b| b.is_ascii_hexdigit()), "{nonce}");
+    let (nonce, door) = nonce.split_once('-').expect("two numbers");
+    assert!([nonce, door].iter().all(|n| n.len() == 16 && n.bytes().all(|b| b.is_ascii_hexdigit())), "{out}");
+    assert_ne!(nonce, door);
     assert!(preload.ends_with("/libream.so"), "{preload}");
     eventually("the agent ends", || !lives(agent));
 }

@@ -20,9 +20,19 @@ fn finding(value: &Value, name: &str) -> Value {
 #[test]
 fn everything_has_a_verdict_and_what_is_not_well_a_mend() {
     let (_, value) = findings(&mut ream(&["doctor", "--json"]));
-    for name in
-        ["kernel", "userfaultfd", "io_uring", "large pages", "hugetlb pool", "memory", "cgroup", "swap", "a run"]
-    {
+    for name in [
+        "kernel",
+        "userfaultfd",
+        "io_uring",
+        "large pages",
+        "hugetlb pool",
+        "hugetlb cgroup",
+        "program files",
+        "memory",
+        "cgroup",
+        "swap",
+        "a run",
+    ] {
         finding(&value, name);
     }
     for finding in value["findings"].as_array().unwrap() {

@@ -2,7 +2,9 @@
 
 mod becomes;
 mod common;
+mod compare;
 mod doctor;
 mod precedence;
+mod setup;
 mod statuses;
 mod texts;

@@ -1,6 +1,6 @@
 //! Exit statuses and the lines that go with them, as `env` and `timeout` do it.
 
-use crate::common::{Scratch, refuses, run};
+use crate::common::{Scratch, ended, ream, refuses, run};
 
 #[test]
 fn mistakes_on_the_command_line_end_with_125() {
@@ -151,11 +151,17 @@ fn static_program(scratch: &Scratch) -> String {
 fn programs_that_ream_cannot_enter_are_named() {
     let scratch = Scratch::new();
     let program = static_program(&scratch);
-    let why = "statically linked, so Ream cannot enter it; link it dynamically";
+    let why = "statically linked, so --memory cannot hold for it; run it without";
     refuses(&["run", "--memory", "1G", &program], 125, &format!("ream: {program}: {why}"));
-    // Without a budget it is run as it is, and says so.
+    let why_not = "statically linked, so it cannot be paged; leave --engine and --io out";
+    refuses(&["run", "--io", "threads", &program], 125, &format!("ream: {program}: {why_not}"));
+    // Without a budget it is run, and nothing is said.
     let (_, _, err) = run(&["run", &program]);
-    assert!(err.starts_with(&format!("ream: {program}: {why}; running it without Ream\n")), "{err}");
+    assert_eq!(err, "");
+    // What the configuration file says holds for the other programs.
+    let settings = scratch.write("settings.toml", "memory = \"50%\"\n", 0o644);
+    let (_, _, err) = ended(&ream(&["run", &program]).env("REAM_CONFIG", &settings).output().unwrap());
+    assert!(err.starts_with(&format!("ream: {program}: statically linked, so this does not hold for it: ")), "{err}");
     let script = scratch.write("script", format!("#!{program}\n"), 0o755);
     let (status, _, err) = run(&["run", "-m1G", script.to_str().unwrap()]);
     assert_eq!(status, 125);

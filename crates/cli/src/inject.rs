@@ -1,0 +1,252 @@
+//! Large pages for programs that a library cannot enter, static ones above all: a process of our own traces the program
+//! through its exec, has it make a few system calls before its first instruction, and lets go of it.
+
+mod layout;
+
+use crate::os;
+use crate::os::trace::{self, Registers, Stop, Traced};
+use layout::{BLOCK, Layout};
+use std::fs::Metadata;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// What is to be done in the program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// The file that is executed in the end, where a script begins with it.
+    pub program: PathBuf,
+    /// Whether its static data and main stack are put on large pages.
+    pub pages: bool,
+    /// Whether its stack is from its first whole block on.
+    pub whole_stack: bool,
+    /// The name that ps is to show, where it is not that of the file.
+    pub name: Option<Vec<u8>>,
+}
+
+/// Programs that may come before the one meant: a script's `env`.
+const MOST_EXECS: u32 = 4;
+
+/// Starts a process that carries out the plan at this process's next exec. What it did not come to do is not done:
+/// from here on it can only make the program's start later, not fail.
+///
+/// # Errors
+/// Why this process cannot be traced.
+pub fn arrange(plan: &Plan) -> io::Result<()> {
+    // What is orphaned in a process namespace becomes a child of its first process: the program would find it.
+    if std::process::id() == 1 {
+        return Err(io::Error::other("it would be process 1, which is given every orphan"));
+    }
+    let program = std::fs::metadata(&plan.program)?;
+    let code = kernel_code().ok_or_else(|| io::Error::other("this machine has no vDSO"))?;
+    let own = std::process::id();
+    let (mut here, there) = UnixStream::pair()?;
+    if trace::split_off()? {
+        drop(here);
+        let _ = follow(plan, &program, code, own, there);
+        trace::end_at_once();
+    }
+    drop(there);
+    let gone = |_| io::Error::other("the process that was to trace it ended");
+    let mut number = [0; 4];
+    here.read_exact(&mut number).map_err(gone)?;
+    trace::allow_tracer(u32::from_ne_bytes(number));
+    let answer = trace::tell(&here, &[0]).and_then(|()| here.read_exact(&mut number));
+    trace::allow_tracer(0);
+    answer.map_err(gone)?;
+    match i32::from_ne_bytes(number) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Where the kernel's code has a system call, from its start.
+fn kernel_code() -> Option<usize> {
+    let own = Layout::of(&std::fs::read_to_string("/proc/self/maps").ok()?).kernel_code?;
+    trace::system_call_in_kernel_code(own.len())
+}
+
+/// The tracer's life.
+fn follow(plan: &Plan, program: &Metadata, code: usize, pid: u32, mut peer: UnixStream) -> io::Result<()> {
+    os::set_name(c"ream-inject");
+    os::ignore_signals_of_groups();
+    trace::tell(&peer, &std::process::id().to_ne_bytes())?;
+    peer.read_exact(&mut [0])?;
+    let attached = Traced::attach(pid);
+    let error = attached.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EPERM));
+    // Whoever reads to the end of what the program writes must not have to wait for us, nor keep a file system busy.
+    let told = trace::tell(&peer, &error.to_ne_bytes());
+    std::mem::forget(peer);
+    trace::close_everything();
+    let _ = std::env::set_current_dir("/");
+    told?;
+    let traced = attached?;
+    let mut execs = 0;
+    loop {
+        match traced.wait()? {
+            Stop::Ended => return Ok(()),
+            Stop::Exec => {
+                execs += 1;
+                let meant = std::fs::metadata(format!("/proc/{pid}/exe"))
+                    .is_ok_and(|now| (now.dev(), now.ino()) == (program.dev(), program.ino()));
+                if meant {
+                    break;
+                }
+                if execs == MOST_EXECS {
+                    return traced.detach();
+                }
+                traced.go_on(0)?;
+            }
+            Stop::Stopped => traced.stay_stopped()?,
+            Stop::Interrupted | Stop::SystemCall => traced.go_on(0)?,
+            Stop::Signal(signal) => traced.go_on(signal)?,
+        }
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map(|text| Layout::of(&text));
+    let layout = match maps {
+        Ok(layout) => layout,
+        // Nothing is changed yet.
+        Err(_) => return traced.detach(),
+    };
+    let Some(kernel_code) = layout.kernel_code.as_ref() else { return traced.detach() };
+    let instruction = kernel_code.start + code;
+    let mut found = [0; trace::SYSTEM_CALL_BYTES];
+    if traced.read(instruction, &mut found).is_err() || !trace::is_system_call(&found) {
+        return traced.detach();
+    }
+    Injection::begin(traced, instruction)?.run(plan, &layout)
+}
+
+/// A program stopped before its first instruction, which makes system calls for us.
+struct Injection {
+    traced: Traced,
+    instruction: usize,
+    registers: Registers,
+    blocked: u64,
+    /// It was to be stopped meanwhile.
+    stopped: bool,
+}
+
+impl Injection {
+    fn begin(traced: Traced, instruction: usize) -> io::Result<Injection> {
+        traced.guard()?;
+        // The stop at exec is inside the call, whose result is still to be put into a register.
+        traced.interrupt()?;
+        traced.go_on(0)?;
+        loop {
+            match traced.wait()? {
+                Stop::Interrupted => break,
+                Stop::Ended => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Stop::Stopped => traced.stay_stopped()?,
+                Stop::Signal(signal) => traced.go_on(signal)?,
+                Stop::Exec | Stop::SystemCall => traced.go_on(0)?,
+            }
+        }
+        let registers = traced.registers()?;
+        let blocked = traced.block_signals(u64::MAX)?;
+        Ok(Injection { traced, instruction, registers, blocked, stopped: false })
+    }
+
+    /// Does what is planned and lets the program begin. An error leaves the program to die with us: it is not whole.
+    fn run(mut self, plan: &Plan, layout: &Layout) -> io::Result<()> {
+        if let Some(name) = &plan.name {
+            self.name(name)?;
+        }
+        if plan.pages {
+            for data in &layout.data {
+                self.data(data)?;
+            }
+            for zeros in &layout.zeros {
+                let _ = self.advise(zeros.start, zeros.len(), libc::MADV_HUGEPAGE)?;
+            }
+            if let Some(stack) = &layout.stack {
+                self.stack(stack.end, plan.whole_stack)?;
+            }
+        }
+        self.traced.set_registers(&self.registers)?;
+        self.traced.block_signals(self.blocked)?;
+        if self.stopped {
+            self.traced.stop_again();
+        }
+        self.traced.detach()
+    }
+
+    /// Has the program make a system call. The outer error means that it is lost, the inner one is the call's.
+    fn call(&mut self, number: libc::c_long, arguments: [usize; 6]) -> io::Result<io::Result<usize>> {
+        let registers = trace::calling(&self.registers, self.instruction, number, arguments);
+        self.traced.set_registers(&registers)?;
+        let mut halves = 0;
+        while halves < 2 {
+            self.traced.to_system_call()?;
+            match self.traced.wait()? {
+                Stop::SystemCall => halves += 1,
+                Stop::Ended => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                // The one that cannot be blocked. It is sent again at the end.
+                Stop::Signal(libc::SIGSTOP) => self.stopped = true,
+                Stop::Signal(_) | Stop::Stopped | Stop::Interrupted | Stop::Exec => {}
+            }
+        }
+        Ok(trace::returned(&self.traced.registers()?))
+    }
+
+    fn advise(&mut self, start: usize, bytes: usize, advice: libc::c_int) -> io::Result<io::Result<usize>> {
+        self.call(libc::SYS_madvise, [start, bytes, advice as usize, 0, 0, 0])
+    }
+
+    /// Puts whole blocks of data that are mapped from the file on large pages, which only anonymous memory can have.
+    fn data(&mut self, blocks: &std::ops::Range<usize>) -> io::Result<()> {
+        const ACCESS: i32 = libc::PROT_READ | libc::PROT_WRITE;
+        const KIND: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let mut bytes = vec![0; BLOCK];
+        for block in blocks.clone().step_by(BLOCK) {
+            // A file that is shorter than its headers say.
+            if self.traced.read(block, &mut bytes).is_err() {
+                return Ok(());
+            }
+            let mapped = self.call(libc::SYS_mmap, [block, BLOCK, ACCESS as usize, KIND as usize, usize::MAX, 0])?;
+            if mapped.is_err() {
+                return Ok(());
+            }
+            let _ = self.advise(block, BLOCK, libc::MADV_HUGEPAGE)?;
+            self.traced.write(block, &bytes)?;
+        }
+        // Where the kernel had no large page at hand, it now makes room for one.
+        let _ = self.advise(blocks.start, blocks.len(), libc::MADV_COLLAPSE)?;
+        Ok(())
+    }
+
+    /// Maps the main stack down to its limit and advises it: a large page needs its whole block inside the mapping. The
+    /// page that does it is written by the kernel, which answers with an error where the stack cannot be mapped so far.
+    fn stack(&mut self, top: usize, whole: bool) -> io::Result<()> {
+        let limit = os::limit(libc::RLIMIT_STACK).map_or(usize::MAX, |bytes| bytes as usize);
+        let pointer = trace::stack_pointer(&self.registers);
+        let Some(place) = layout::stack(top, limit, pointer) else { return Ok(()) };
+        let monotonic = libc::CLOCK_MONOTONIC as usize;
+        if self.call(libc::SYS_clock_gettime, [monotonic, place.low, 0, 0, 0, 0])?.is_err() {
+            return Ok(());
+        }
+        if place.shallow && !whole {
+            let _ = self.call(libc::SYS_clock_gettime, [monotonic, place.block - 16, 0, 0, 0, 0])?;
+        }
+        let _ = self.advise(place.low, top - place.low, libc::MADV_HUGEPAGE)?;
+        if whole && place.block + BLOCK <= top {
+            let _ = self.advise(place.block, BLOCK, libc::MADV_COLLAPSE)?;
+        }
+        Ok(())
+    }
+
+    /// Names the program, by a text that lies below its stack for that moment.
+    fn name(&mut self, name: &[u8]) -> io::Result<()> {
+        let mut text = [0; 16];
+        let length = name.len().min(15);
+        text[..length].copy_from_slice(&name[..length]);
+        let place = (trace::stack_pointer(&self.registers) - 512) & !15;
+        let mut before = [0; 16];
+        if self.traced.read(place, &mut before).and_then(|()| self.traced.write(place, &text)).is_ok() {
+            let _ = self.call(libc::SYS_prctl, [libc::PR_SET_NAME as usize, place, 0, 0, 0, 0])?;
+            self.traced.write(place, &before)?;
+        }
+        Ok(())
+    }
+}
