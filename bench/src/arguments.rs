@@ -25,7 +25,30 @@ pub struct Paging {
     pub with: Vec<String>,
 }
 
-/// What `ream bench fits`, `malloc` and `pages` were told.
+/// What `ream bench pages` was told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Pages {
+    /// Rounds, of one run under each setting.
+    pub rounds: usize,
+    /// Parts of names of rows; empty: all.
+    pub rows: Vec<String>,
+    /// Parts of names of what Ream is held against besides plain pages and large pages set by hand; empty: everything.
+    pub against: Vec<String>,
+    /// The kernel's pool may be made larger for those that need one.
+    pub pool: bool,
+    /// Small data.
+    pub quick: bool,
+    /// The budget in bytes; `None`: none is set.
+    pub memory: Option<u64>,
+    /// The store's directory.
+    pub store: PathBuf,
+    /// File for the figures.
+    pub json: Option<PathBuf>,
+    /// Further options of `ream run`.
+    pub with: Vec<String>,
+}
+
+/// What `ream bench fits`, `malloc` and `coverage` were told.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pairs {
     /// Bytes of data (fits).
@@ -36,8 +59,10 @@ pub struct Pairs {
     pub store: PathBuf,
     /// Pairs of runs.
     pub pairs: usize,
-    /// Beginnings of names of rows (pages); empty: all.
+    /// Beginnings of names of rows (coverage); empty: all.
     pub only: Vec<String>,
+    /// Programs in C, C++ and Fortran, too (coverage).
+    pub programs: bool,
     /// File for the figures.
     pub json: Option<PathBuf>,
     /// Further options of `ream run`.
@@ -56,7 +81,9 @@ pub enum Command {
     /// `malloc`.
     Malloc(Pairs),
     /// `pages`.
-    Pages(Pairs),
+    Pages(Pages),
+    /// `coverage`.
+    Coverage(Pairs),
 }
 
 /// The help text.
@@ -64,19 +91,28 @@ pub const HELP: &str = "\
 usage: ream bench paging [OPTION]...   paging against the raw device, kernel swap and plain RAM
        ream bench fits [OPTION]...     data that fit the budget, with and without Ream
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
-       ream bench pages [OPTION]...    computations on small pages, under Ream, and on large pages set by hand
+       ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
+                                       under whatever else promises them
+       ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
 
   --data SIZE       data of the worker (paging: 4G; fits: 1G)
-  --memory SIZE     budget (paging: 1G; fits: 4G)
+  --memory SIZE     budget (paging: 1G; fits, malloc: 4G; pages: none)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
-  --only ROW        only rows whose names begin so; may be repeated (paging, pages)
+  --only ROW        only rows whose names begin so; may be repeated (paging, coverage)
+  --rows PATTERN    only rows whose names hold this, * for anything; may be repeated (pages)
+  --against PATTERN hold Ream only against these of the other allocators, 'none' for none; may be repeated (pages)
+  --pool            make the kernel's pool of large pages larger for those that need one, and give it back (pages; root)
+  --programs        programs in C, C++ and Fortran as well, linked in four ways (coverage; needs compilers)
   --seconds N       length of a slice (paging: 2)
-  --rounds N        slices of each kind, in turns (paging: 5)
+  --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; pages: 15)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
-  --pairs N         pairs of runs (fits, malloc, pages: 15)
+  --pairs N         pairs of runs (fits, malloc: 15)
   --quick           small data and few rounds: to see that it works, not to measure
   --with OPTION     a further option of ream run; may be repeated
   --json FILE       write all figures there
+
+The exit status is 0 when every requirement that could be measured was met, 1 when one fell short (SHORT), and 125 when
+something could not be measured that should have been.
 ";
 
 fn size(text: &str) -> Result<u64, String> {
@@ -102,17 +138,18 @@ fn size(text: &str) -> Result<u64, String> {
 /// One line that says what is wrong.
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let Some((what, rest)) = arguments.split_first() else { return Ok(Command::Help) };
-    let is_paging = what == "paging";
+    let (is_paging, is_pages) = (what == "paging", what == "pages");
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "fits" | "malloc" | "pages") {
+    if !matches!(what.as_str(), "paging" | "fits" | "malloc" | "pages" | "coverage") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
     let (mut data, mut memory) = if is_paging { (4 << 30, 1 << 30) } else { (1 << 30, 4 << 30) };
-    let (mut seconds, mut rounds, mut pairs) = (2.0, 5, 15);
+    let (mut seconds, mut rounds, mut pairs) = (2.0, if is_pages { 15 } else { 5 }, 15);
+    let (mut rows, mut against, mut pool, mut quick, mut budget) = (Vec::new(), Vec::new(), false, false, None);
     let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
-    let mut store = PathBuf::from("/var/tmp");
+    let (mut store, mut programs) = (PathBuf::from("/var/tmp"), false);
     let mut words = rest.iter();
     while let Some(word) = words.next() {
         let (name, mut inline) = match word.split_once('=') {
@@ -126,13 +163,22 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         };
         match name {
             "--help" | "-h" => return Ok(Command::Help),
-            "--data" => data = size(&value()?)?,
-            "--memory" => memory = size(&value()?)?,
-            "--store" => store = value()?.into(),
             "--json" => json = Some(value()?.into()),
+            "--only" if is_paging || what == "coverage" => only.push(value()?),
+            "--programs" if what == "coverage" => programs = true,
+            _ if what == "coverage" => return Err(format!("unknown option {name}; see ream bench --help")),
+            "--data" if !is_pages => data = size(&value()?)?,
+            "--memory" => {
+                memory = size(&value()?)?;
+                budget = Some(memory);
+            }
+            "--rows" | "--only" if is_pages => rows.push(value()?),
+            "--against" if is_pages => against.push(value()?),
+            "--pool" if is_pages => pool = true,
+            "--store" => store = value()?.into(),
             "--with" => with.push(value()?),
+            "--rounds" | "--pairs" if is_pages => rounds = count(value()?)?,
             "--pairs" if !is_paging => pairs = count(value()?)?,
-            "--only" if is_paging || what == "pages" => only.push(value()?),
             "--rounds" if is_paging => rounds = count(value()?)?,
             "--swap" if is_paging => swap = true,
             "--seconds" if is_paging => {
@@ -140,7 +186,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
                 seconds = text.parse().ok().filter(|s| *s > 0.0 && *s < 1e4).ok_or(format!("'{text}' is no time"))?;
             }
             "--quick" => {
-                (seconds, rounds, pairs) = (0.3, 3, 5);
+                (seconds, rounds, pairs, quick) = (0.3, if is_pages { 5 } else { 3 }, 5, true);
                 (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
             }
             _ => return Err(format!("unknown option {name}; see ream bench --help")),
@@ -152,10 +198,13 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         }
         return Ok(Command::Paging(Paging { data, memory, store, only, seconds, rounds, json, swap, with }));
     }
-    let pairs = Pairs { data, memory, store, pairs, only, json, with };
+    if is_pages {
+        return Ok(Command::Pages(Pages { rounds, rows, against, pool, quick, memory: budget, store, json, with }));
+    }
+    let pairs = Pairs { data, memory, store, pairs, only, programs, json, with };
     Ok(match what.as_str() {
         "fits" => Command::Fits(pairs),
-        "pages" => Command::Pages(pairs),
+        "coverage" => Command::Coverage(pairs),
         _ => Command::Malloc(pairs),
     })
 }
@@ -180,6 +229,18 @@ mod tests {
     }
 
     #[test]
+    fn reads_what_pages_are_to_be_compared() {
+        let Ok(Command::Pages(pages)) =
+            of(&["pages", "--rows", "chase*heap", "--rows=R", "--against", "none", "--pool", "--rounds", "20"])
+        else {
+            panic!("not understood");
+        };
+        assert_eq!((pages.rounds, pages.pool, pages.memory), (20, true, None));
+        assert_eq!((pages.rows.len(), pages.against), (2, vec!["none".to_owned()]));
+        assert!(matches!(of(&["pages"]), Ok(Command::Pages(Pages { rounds: 15, quick: false, .. }))));
+    }
+
+    #[test]
     fn refuses_what_makes_no_sense() {
         for words in [
             &["pagnig"][..],
@@ -188,6 +249,10 @@ mod tests {
             &["fits", "--swap"],
             &["paging", "--rounds", "0"],
             &["paging", "--json"],
+            &["coverage", "--pairs", "3"],
+            &["pages", "--data", "1G"],
+            &["pages", "--rounds", "none"],
+            &["fits", "--pool"],
         ] {
             assert!(of(words).is_err(), "{words:?}");
         }

@@ -3,12 +3,15 @@
 
 pub mod arguments;
 pub mod content;
+pub mod coverage;
 pub mod driver;
 pub mod fits;
 pub mod lru;
 pub mod malloc;
+pub mod others;
 pub mod pages;
 pub mod paging;
+pub mod pool;
 pub mod raw;
 pub mod report;
 pub mod rows;
@@ -30,6 +33,7 @@ pub fn main(args: Vec<String>) -> i32 {
         Ok(Command::Fits(options)) => fits::run(&options),
         Ok(Command::Malloc(options)) => malloc::run(&options),
         Ok(Command::Pages(options)) => pages::run(&options),
+        Ok(Command::Coverage(options)) => coverage::run(&options),
         Err(error) => Err(error),
     };
     match result {

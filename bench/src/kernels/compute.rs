@@ -9,7 +9,11 @@ pub type Kernel = fn(&mut [u64]) -> (f64, u64);
 /// By name.
 pub const KERNELS: &[(&str, Kernel)] = &[
     ("chase", chase),
+    ("gather", gather),
     ("update", update),
+    ("copy", copy),
+    ("scale", scale),
+    ("add", add),
     ("triad", triad),
     ("sparse", sparse),
     ("smooth", smooth),
@@ -24,16 +28,45 @@ fn timed(work: impl FnOnce() -> u64) -> (f64, u64) {
     (begun.elapsed().as_secs_f64(), sum)
 }
 
-/// Dependent loads: one cycle through all cache lines in random order (Sattolo's algorithm).
-fn chase(memory: &mut [u64]) -> (f64, u64) {
-    const LINE: usize = 8;
-    let lines = memory.len() / LINE;
-    for line in 0..lines {
-        memory[line * LINE] = line as u64;
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// Numbers of `bits` bits in a scattered order, one to one, and back: twice a shift and a multiplication by an odd number.
+#[derive(Clone, Copy)]
+struct Scattered {
+    bits: u32,
+}
+
+impl Scattered {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    fn masked(self, number: u64) -> u64 {
+        number & ((1 << self.bits) - 1)
     }
-    for line in (1..lines).rev() {
-        let other = (mix(line as u64) % line as u64) as usize;
-        memory.swap(line * LINE, other * LINE);
+    /// Its own inverse, since the shift is at least half of the bits.
+    fn folded(self, number: u64) -> u64 {
+        number ^ number >> self.bits.div_ceil(2)
+    }
+    fn place(self, turn: u64) -> u64 {
+        let once = self.folded(self.masked(turn.wrapping_mul(Scattered::ODD)));
+        self.folded(self.masked(once.wrapping_mul(Scattered::ODD)))
+    }
+    fn turn(self, place: u64) -> u64 {
+        // Newton's iteration: each step doubles the bits that are right, of which an odd number has three of itself.
+        let inverse = (0..5).fold(Scattered::ODD, |inverse, _| {
+            inverse.wrapping_mul(2u64.wrapping_sub(Scattered::ODD.wrapping_mul(inverse)))
+        });
+        let once = self.masked(self.folded(place).wrapping_mul(inverse));
+        self.masked(self.folded(once).wrapping_mul(inverse))
+    }
+}
+
+/// Dependent loads: one cycle through the cache lines (as many as a power of two has) in a scattered order. Each line is
+/// written once, in order, so that gigabytes are ready in seconds.
+fn chase(memory: &mut [u64]) -> (f64, u64) {
+    let order = Scattered { bits: (memory.len() / LINE).ilog2() };
+    for line in 0..1u64 << order.bits {
+        memory[line as usize * LINE] = order.place(order.masked(order.turn(line) + 1));
     }
     timed(|| {
         let (mut at, mut sum) = (0, 0u64);
@@ -42,6 +75,15 @@ fn chase(memory: &mut [u64]) -> (f64, u64) {
             sum = sum.wrapping_mul(31).wrapping_add(at as u64);
         }
         sum
+    })
+}
+
+/// Independent loads: cache lines at random, none of which waits for another.
+fn gather(memory: &mut [u64]) -> (f64, u64) {
+    let lines = (memory.len() / LINE) as u64;
+    (0..lines).for_each(|line| memory[line as usize * LINE] = line);
+    timed(|| {
+        (0..16_000_000).fold(0u64, |sum, index| sum.wrapping_add(memory[(mix(index) % lines) as usize * LINE] ^ index))
     })
 }
 
@@ -58,40 +100,82 @@ fn update(memory: &mut [u64]) -> (f64, u64) {
     })
 }
 
-/// a = b + s c over three arrays (after STREAM's triad).
-fn triad(memory: &mut [u64]) -> (f64, u64) {
+/// STREAM: one of its four loops over arrays of floating-point numbers, a third of the memory each.
+fn stream(memory: &mut [u64], one: impl Fn(&mut [u64], &[u64], &[u64])) -> (f64, u64) {
     let third = memory.len() / 3;
     let (a, rest) = memory.split_at_mut(third);
     let (b, c) = rest.split_at_mut(third);
-    a.fill(1);
-    b.iter_mut().zip(0..).for_each(|(word, index)| *word = index);
-    c.fill(3);
+    a.fill(1f64.to_bits());
+    b.iter_mut().zip(0u32..).for_each(|(word, index)| *word = f64::from(index).to_bits());
+    c.fill(0.5f64.to_bits());
+    let c = &c[..third];
     timed(|| {
-        for pass in 0..24u64 {
-            for ((a, b), c) in a.iter_mut().zip(b.iter()).zip(c.iter()) {
-                *a = b.wrapping_add(c.wrapping_mul(pass));
-            }
+        for _ in 0..24 {
+            one(a, b, c);
+            std::hint::black_box(&mut *a);
         }
         a.iter().fold(0, |sum, word| sum.wrapping_add(*word))
     })
 }
 
-/// A sparse matrix of eight random elements a row times a vector, as in conjugate gradients: columns and values are
-/// read in order, the vector anywhere.
+/// A floating-point number that is kept as its bits.
+fn real(bits: u64) -> f64 {
+    f64::from_bits(bits)
+}
+
+/// a = b
+fn copy(memory: &mut [u64]) -> (f64, u64) {
+    stream(memory, |a, b, _| a.copy_from_slice(b))
+}
+
+/// a = s b
+fn scale(memory: &mut [u64]) -> (f64, u64) {
+    stream(memory, |a, b, _| a.iter_mut().zip(b).for_each(|(a, b)| *a = (3.0 * real(*b)).to_bits()))
+}
+
+/// a = b + c
+fn add(memory: &mut [u64]) -> (f64, u64) {
+    stream(memory, |a, b, c| {
+        a.iter_mut().zip(b).zip(c).for_each(|((a, b), c)| *a = (real(*b) + real(*c)).to_bits());
+    })
+}
+
+/// a = b + s c
+fn triad(memory: &mut [u64]) -> (f64, u64) {
+    stream(memory, |a, b, c| {
+        a.iter_mut().zip(b).zip(c).for_each(|((a, b), c)| *a = (real(*b) + 3.0 * real(*c)).to_bits());
+    })
+}
+
+/// Conjugate gradients (after NAS's CG): a sparse matrix of seven elements a row in random columns, and a diagonal that
+/// outweighs them, times a vector; two scalar products, and three vectors brought up to date. Columns are read in order, the
+/// vector anywhere.
 fn sparse(memory: &mut [u64]) -> (f64, u64) {
-    const ELEMENTS: usize = 8;
-    let rows = memory.len() / (ELEMENTS + 2);
+    const ELEMENTS: usize = 7;
+    let rows = memory.len() / (ELEMENTS + 4);
     let (columns, vectors) = memory.split_at_mut(rows * ELEMENTS);
-    let (x, y) = vectors.split_at_mut(rows);
+    let (x, rest) = vectors.split_at_mut(rows);
+    let (r, rest) = rest.split_at_mut(rows);
+    let (p, q) = rest.split_at_mut(rows);
     columns.iter_mut().zip(0..).for_each(|(column, index)| *column = mix(index) % rows as u64);
-    x.iter_mut().zip(0..).for_each(|(word, index)| *word = index);
-    y.fill(0);
+    x.fill(0f64.to_bits());
+    r.iter_mut().zip(0u64..).for_each(|(word, index)| *word = ((mix(index) % 1000) as f64).to_bits());
+    p.copy_from_slice(r);
+    q.fill(0);
+    let product = |one: &[u64], other: &[u64]| one.iter().zip(other).fold(0.0, |sum, (a, b)| sum + real(*a) * real(*b));
     timed(|| {
-        for _ in 0..2 {
-            for (columns, y) in columns.chunks_exact(ELEMENTS).zip(y.iter_mut()) {
-                *y = columns.iter().fold(0, |sum: u64, column| sum.wrapping_add(x[*column as usize]));
+        let mut rho = product(r, r);
+        for _ in 0..3 {
+            for ((columns, q), own) in columns.chunks_exact(ELEMENTS).zip(q.iter_mut()).zip(p.iter()) {
+                let sum = columns.iter().fold(0.0, |sum, column| sum + real(p[*column as usize]));
+                *q = (16.0 * real(*own) + sum).to_bits();
             }
-            x[..rows].copy_from_slice(&y[..rows]);
+            let alpha = rho / product(p, q);
+            x.iter_mut().zip(p.iter()).for_each(|(x, p)| *x = (real(*x) + alpha * real(*p)).to_bits());
+            r.iter_mut().zip(q.iter()).for_each(|(r, q)| *r = (real(*r) - alpha * real(*q)).to_bits());
+            let before = std::mem::replace(&mut rho, product(r, r));
+            let beta = rho / before;
+            p.iter_mut().zip(r.iter()).for_each(|(p, r)| *p = (real(*r) + beta * real(*p)).to_bits());
         }
         x.iter().fold(0, |sum, word| sum.wrapping_add(*word))
     })
@@ -190,4 +274,43 @@ fn transpose(memory: &mut [u64]) -> (f64, u64) {
         }
         to.iter().zip(0u64..).fold(0, |sum, (word, index)| sum.wrapping_add(word ^ index))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scattered_numbers_come_once_each() {
+        for bits in [1, 2, 5, 12, 13] {
+            let order = Scattered { bits };
+            let mut seen = vec![false; 1 << bits];
+            for turn in 0..1u64 << bits {
+                let place = order.place(turn);
+                assert!(!std::mem::replace(&mut seen[place as usize], true), "{bits}: {place} twice");
+                assert_eq!(order.turn(place), turn);
+            }
+        }
+    }
+
+    #[test]
+    fn a_chase_comes_to_every_line_before_it_comes_to_one_again() {
+        let mut memory = vec![0; LINE << 12];
+        chase(&mut memory);
+        let mut at = 0;
+        let lengths = (1..).find(|_| {
+            at = memory[at * LINE] as usize;
+            at == 0
+        });
+        assert_eq!(lengths, Some(1 << 12));
+    }
+
+    #[test]
+    fn every_computation_depends_on_its_memory_alone() {
+        for (name, kernel) in KERNELS {
+            let sums: Vec<u64> = (0..2).map(|_| kernel(&mut vec![0; 3 << 15]).1).collect();
+            assert_eq!(sums[0], sums[1], "{name}");
+            assert_ne!(sums[0], 0, "{name}");
+        }
+    }
 }

@@ -34,21 +34,49 @@ struct Static(UnsafeCell<Words>);
 unsafe impl Sync for Static {}
 static STATIC: Static = Static(UnsafeCell::new([0; FIXED / 8]));
 
-/// What `work` returns for that much memory of that kind, at most 256 MiB but in the heap; its content is zero. By `hand`, it
-/// is asked to lie on large pages.
-pub fn with(place: Place, bytes: usize, hand: bool, work: Kernel) -> (f64, u64) {
+/// How the program asks for large pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Not at all.
+    Plain,
+    /// By MADV_HUGEPAGE.
+    Hand,
+    /// By MAP_HUGETLB, from the kernel's pool; only for the heap.
+    Pool,
+}
+
+impl How {
+    pub fn named(name: &str) -> Option<How> {
+        match name {
+            "plain" => Some(How::Plain),
+            "hand" => Some(How::Hand),
+            "pool" => Some(How::Pool),
+            _ => None,
+        }
+    }
+}
+
+/// Mapped memory for so many words that begins at a block.
+fn mapped(words: usize, flags: i32) -> &'static mut [u64] {
+    let length = (words * 8).next_multiple_of(BLOCK) + BLOCK;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags);
+    // SAFETY: a fresh mapping that is never unmapped, and a part of it that begins at a block.
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
+        assert!(start != libc::MAP_FAILED, "memory for {words} words: {}", std::io::Error::last_os_error());
+        let start = start.cast::<u8>().add(start.align_offset(BLOCK));
+        std::slice::from_raw_parts_mut(start.cast::<u64>(), words)
+    }
+}
+
+/// What `work` returns for that much memory of that kind, at most 256 MiB but in the heap; its content is zero.
+pub fn with(place: Place, bytes: usize, how: How, work: Kernel) -> (f64, u64) {
     let words = bytes / 8;
+    let hand = how == How::Hand;
     match place {
+        Place::Heap if how == How::Pool => work(mapped(words, libc::MAP_HUGETLB)),
         Place::Heap if hand => {
-            let length = bytes.next_multiple_of(BLOCK) + BLOCK;
-            // SAFETY: a fresh mapping that is never unmapped, and a part of it that begins at a block.
-            let memory = unsafe {
-                let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-                let start = libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0);
-                assert!(start != libc::MAP_FAILED, "memory for {bytes} bytes");
-                let start = start.cast::<u8>().add(start.align_offset(BLOCK));
-                std::slice::from_raw_parts_mut(start.cast::<u64>(), words)
-            };
+            let memory = mapped(words, 0);
             advise(memory);
             work(memory)
         }

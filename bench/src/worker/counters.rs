@@ -1,14 +1,14 @@
 //! Ream's own counters of the session that the worker runs in, when it does.
 
 use ream_bench::work::ReamCounts;
-use ream_stats::{Counters, Session};
+use ream_stats::{Address, Counters, Session};
 use std::os::fd::AsRawFd as _;
 
 /// The session that the environment names, mapped for good; `None` without Ream.
 pub fn session() -> Option<&'static Session> {
     let text = std::env::var("REAM_SESSION").ok()?;
-    let (path, nonce) = text.rsplit_once(':')?;
-    let nonce = u64::from_str_radix(nonce, 16).ok()?;
+    let Address { path, nonce, .. } = Address::parse(text.as_bytes())?;
+    let path = std::str::from_utf8(path).ok()?;
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).ok()?;
     let bytes = file.metadata().ok()?.len() as usize;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
