@@ -6,9 +6,12 @@ mod compare;
 mod compile;
 mod outcome;
 mod place;
+mod pool;
 mod process;
+mod reachable;
 mod redis;
 mod run;
+mod shmem;
 mod skip;
 
 pub use cgroup::Cgroup;
@@ -16,9 +19,12 @@ pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build};
 pub use outcome::{Outcome, Summary};
 pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
+pub use pool::Pool;
 pub use process::{Left, report};
+pub use reachable::{NOBODY, Reachable};
 pub use redis::{Redis, Reply};
 pub use run::{Run, Running};
+pub use shmem::Shmem;
 pub use skip::skip;
 
 /// Bytes of a mebibyte.

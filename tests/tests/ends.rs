@@ -255,3 +255,21 @@ fn a_debugger_looks_dumps_and_changes() {
     let outcome = running.finish();
     assert_eq!(outcome.exited(0).out(), "debugged\n", "{}", outcome.describe());
 }
+
+/// Shells end by _exit, without libc's handlers: what they ended is told all the same, and before they are gone.
+#[test]
+fn the_summary_is_there_when_the_program_has_ended() {
+    let scratch = Scratch::new("summary");
+    let file = scratch.file("summary.json");
+    for round in 0..20 {
+        let status = Command::new(ream_tests::ream_binary())
+            .arg("run")
+            .arg(format!("--summary={}", file.display()))
+            .args(["--", "/bin/sh", "-c", "/bin/true; /bin/true | /bin/true"])
+            .status()
+            .expect("running ream");
+        assert!(status.success());
+        assert!(file.exists(), "round {round}");
+        fs::remove_file(&file).expect("removing it");
+    }
+}

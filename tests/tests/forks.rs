@@ -12,6 +12,49 @@ fn a_storm_of_children_some_of_them_killed() {
     Case::new("c/fork_storm.c", &["256"], 64).compare();
 }
 
+/// Paging begins before the copy is made, where both would not fit; or just then.
+#[test]
+fn forks_before_and_while_paging_begins() {
+    for mebibytes in ["40", "72", "96"] {
+        let Some(program) = Case::new("c/fork_reserved.c", &[], 128).build() else { return };
+        let outcome = Run::of(&program).arg(mebibytes).memory(128).finish();
+        outcome.exited(0);
+        // Also what parent and child share can be paged: nobody exceeds the budget.
+        assert_eq!((&*outcome.out(), &*outcome.err()), ("forked\n", ""), "{}", outcome.describe());
+    }
+}
+
+/// Where everything reserved had fitted the budget, until there was a child.
+#[test]
+fn what_was_shared_and_is_written_fits_the_budget() {
+    for mebibytes in ["60", "100"] {
+        let Some(program) = Case::new("c/fork_rewrite.c", &[], 128).build() else { return };
+        // What is not managed may come on top: 4 MiB for each.
+        let outcome = Run::of(&program).arg(mebibytes).arg("139264").memory(128).finish();
+        outcome.exited(0);
+        assert_eq!((&*outcome.out(), &*outcome.err()), ("both\n", ""), "{}", outcome.describe());
+    }
+}
+
+/// What a parent has only reserved is its child's where the child needs it: nothing is paged as long as all that is used fits.
+#[test]
+fn what_is_reserved_and_not_used_is_left_to_a_child() {
+    let Some(program) = Case::new("c/fork_rewrite.c", &[], 128).build() else { return };
+    let outcome = Run::of(&program).args(["40", "139264", "70"]).memory(128).finish();
+    outcome.exited(0);
+    assert_eq!((&*outcome.out(), &*outcome.err()), ("both\n", ""), "{}", outcome.describe());
+    assert_eq!(outcome.summary().number("engagements"), 0, "{}", outcome.describe());
+}
+
+/// What the kernel takes for shared for ever, because the first page of a large one has gone, can be paged.
+#[test]
+fn large_pages_that_lost_their_first_after_a_fork() {
+    let Some(program) = Case::new("c/fork_headless.c", &[], 128).build() else { return };
+    let outcome = Run::of(&program).memory(128).finish();
+    outcome.exited(0).paged_within(128 * MIB, UNMANAGED);
+    assert_eq!((&*outcome.out(), &*outcome.err()), ("headless\n", ""), "{}", outcome.describe());
+}
+
 /// The summary is there at once, though nobody has heard of these children's end.
 #[test]
 fn children_killed_at_birth() {

@@ -1,6 +1,6 @@
 //! On which pages a program's memory lies, and what `ream status` says about it.
 
-use ream_tests::{Build, Case, Outcome, Run, build, ream_binary, skip};
+use ream_tests::{Build, Case, Outcome, Run, build, is_root, ream_binary, skip};
 use std::process::Command;
 
 /// Runs the program that looks at its own pages; `None`, loudly, where that is not possible.
@@ -136,4 +136,58 @@ fn status_tells_what_a_running_program_has() {
     let (_, output) = ask(&[&pid.to_string()]);
     assert_eq!(output.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no such process"), "{output:?}");
+}
+
+/// One page in 64 is touched, and in the end not much more than that is in RAM: large pages give back what they waste.
+#[test]
+fn what_large_pages_waste_is_given_back() {
+    if !allowed() {
+        return;
+    }
+    let Some(program) = Case::new("c/bloated.c", &[], 1024).build() else { return };
+    if let Some(reason) = cannot_give_back() {
+        return skip("giving back", &reason);
+    }
+    // 4096 pages in use, page tables, and what Ream needs for itself; 256 MiB where nothing is given back.
+    let outcome = Run::of(&program).args(["256", "16000", "30"]).memory(1024).finish();
+    outcome.exited(0);
+    assert_eq!(outcome.out(), "right\n");
+    let kept = Run::of(&program).args(["256", "16000", "3"]).memory(1024).option("--bloat=100").finish();
+    kept.exited(1);
+}
+
+/// What is given back must be movable, by a whole userfaultfd.
+fn cannot_give_back() -> Option<String> {
+    let doctor = Command::new(ream_binary()).args(["doctor", "--json"]).output().expect("running ream doctor");
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    (!text.contains("pages can be moved")).then(|| "this user gets no engine that moves pages".to_owned())
+}
+
+/// Blocks of all kinds come and go, are used here and there, freed, zeroed, moved and forked, while large pages that they
+/// waste are given back after some milliseconds.
+#[test]
+fn nothing_is_lost_while_waste_is_given_back() {
+    let Some(program) = Case::new("c/wasteful.c", &[], 2048).build() else { return };
+    let outcome = Run::of(&program).args(["8", "3"]).memory(2048).option("--bloat=0").option("--bloat-age=4").finish();
+    outcome.exited(0);
+    assert_eq!(outcome.out(), "right\n");
+}
+
+/// A program that says itself what children inherit, and one that gives up root's rights, have no thread of ours that would
+/// undo the one or keep the other.
+#[test]
+fn programs_that_are_left_alone() {
+    let Some(program) = Case::new("c/left_alone.c", &[], 2048).build() else { return };
+    if let Some(reason) = cannot_give_back().or_else(|| (!allowed()).then(|| "large pages are off".to_owned())) {
+        return skip("giving back", &reason);
+    }
+    for what in ["dontfork", "setuid"] {
+        if what == "setuid" && !is_root() {
+            skip("giving up root's rights", "needs root");
+            continue;
+        }
+        let outcome = Run::of(&program).arg(what).memory(2048).option("--bloat=0").option("--bloat-age=4").finish();
+        outcome.exited(0);
+        assert_eq!(outcome.out(), "left alone\n", "{}", outcome.describe());
+    }
 }

@@ -1,0 +1,71 @@
+/* Large pages whose first page is gone, and that were shared with a child which has been killed: the kernel takes them for
+ * shared for ever. They leave RAM all the same, and forks go on. Arguments: MiB of such blocks, and of other memory. */
+#include "common.h"
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define BLOCK (2 * MEGABYTE)
+
+static char *area(size_t bytes)
+{
+	char *place = mmap(NULL, bytes + BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(place != MAP_FAILED);
+	return place + (BLOCK - (uintptr_t)place % BLOCK) % BLOCK;
+}
+
+/* They are colder than anything else. */
+static void must_have_left(char *data, size_t bytes)
+{
+	unsigned char *seen = malloc(bytes / PAGE);
+	size_t count = 0;
+
+	must(seen && mincore(data, bytes, seen) == 0);
+	for (size_t page = 0; page < bytes / PAGE; page++)
+		count += seen[page] & 1;
+	if (count > bytes / PAGE * 3 / 4)
+		fail("%zu pages of %zu are still in RAM", count, bytes / PAGE);
+	free(seen);
+}
+
+static void verify(char *data, size_t bytes)
+{
+	for (size_t block = 0; block < bytes; block += BLOCK) {
+		uint64_t *words = (uint64_t *)(void *)(data + block);
+
+		must(words[0] == 0 && words[PAGE_WORDS - 1] == 0);
+		check(words + PAGE_WORDS, (BLOCK - PAGE) / 8, block / 8 + PAGE_WORDS, 0, "the rest of a block");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	size_t bytes = argument(argc, argv, 1, 50) * MEGABYTE, more = argument(argc, argv, 2, 256) * MEGABYTE;
+	char *data = area(bytes), *other;
+	int ready[2];
+	char byte = 0;
+	pid_t pid;
+
+	fill((uint64_t *)(void *)data, bytes / 8, 0, 0);
+	for (int round = 0; round < 3; round++) {
+		must(pipe(ready) == 0 && (pid = fork()) >= 0);
+		if (pid == 0) {
+			must(write(ready[1], &byte, 1) == 1);
+			pause();
+			_exit(1);
+		}
+		must(read(ready[0], &byte, 1) == 1 && close(ready[0]) == 0 && close(ready[1]) == 0);
+		for (size_t block = 0; block < bytes; block += BLOCK)
+			must(madvise(data + block, PAGE, MADV_DONTNEED) == 0);
+		must(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+		other = area(more);
+		fill((uint64_t *)(void *)other, more / 8, 1000, round);
+		must_have_left(data, bytes);
+		verify(data, bytes);
+		check((uint64_t *)(void *)other, more / 8, 1000, round, "the other memory");
+		must(munmap(other, more) == 0);
+	}
+	printf("headless\n");
+	return 0;
+}

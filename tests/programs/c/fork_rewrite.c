@@ -1,0 +1,58 @@
+/* Parent and child both write all of a block whose content they shared, before anything was paged: together they come to
+ * fit the budget again, and stay there. Arguments: MiB of data, KiB that both may have of their own in RAM, and MiB of
+ * memory that is never touched. */
+#include "common.h"
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static long own_kib(pid_t pid)
+{
+	char path[64], line[256];
+	long kib = -1;
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
+	file = fopen(path, "r");
+	must(file);
+	while (fgets(line, sizeof line, file))
+		if (sscanf(line, "Private_Dirty: %ld", &kib) == 1)
+			break;
+	fclose(file);
+	must(kib >= 0);
+	return kib;
+}
+
+int main(int argc, char **argv)
+{
+	size_t words = argument(argc, argv, 1, 96) * MEGABYTE / 8;
+	long most = (long)argument(argc, argv, 2, 128 << 10), sum = 0;
+	uint64_t *data = malloc(words * 8);
+	int written[2], end[2], status, fit = 0;
+	char byte = 0;
+	pid_t pid;
+
+	must(data && pipe(written) == 0 && pipe(end) == 0);
+	must(mmap(NULL, argument(argc, argv, 3, 1) * MEGABYTE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+	     MAP_FAILED);
+	fill(data, words, 3, 0);
+	pid = fork();
+	must(pid >= 0);
+	fill(data, words, 3, pid ? 1 : 2);
+	if (pid == 0) {
+		must(write(written[1], &byte, 1) == 1 && read(end[0], &byte, 1) == 1);
+		check(data, words, 3, 2, "in the child");
+		_exit(0);
+	}
+	must(read(written[0], &byte, 1) == 1);
+	for (int tries = 0; tries < 600 && fit < 10; tries++) {
+		sum = own_kib(getpid()) + own_kib(pid);
+		fit = sum <= most ? fit + 1 : 0;
+		usleep(100000);
+	}
+	if (!fit)
+		fail("parent and child have %ld KiB, may have %ld", sum, most);
+	must(write(end[1], &byte, 1) == 1 && waitpid(pid, &status, 0) == pid && status == 0);
+	check(data, words, 3, 1, "in the parent");
+	printf("both\n");
+	return 0;
+}

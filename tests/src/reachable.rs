@@ -1,0 +1,81 @@
+//! Ordinary users: copies of the command and of programs in a place that they can reach.
+
+use crate::{Build, Run, Scratch, build, is_root, openable_by_all, ream_binary, ream_calls, ream_library, skip};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// An ordinary user's number, and his group's.
+pub const NOBODY: u32 = 65534;
+
+/// Copies of the command, its library and a program, where nobody can reach them.
+pub struct Reachable {
+    scratch: Scratch,
+    ream: PathBuf,
+}
+
+impl Reachable {
+    /// Makes them; `None`, loudly, where the tests do not run as root.
+    ///
+    /// # Panics
+    /// When they cannot be made.
+    pub fn new() -> Option<Reachable> {
+        if !is_root() {
+            // Then all other tests have run as an ordinary user already.
+            skip("ordinary users", "the tests do not run as root, so every test is one of these");
+            return None;
+        }
+        let scratch = Scratch::for_everybody("users");
+        let ream = scratch.file("ream");
+        fs::copy(ream_binary(), &ream).expect("copying ream");
+        let library = scratch.file("libream.so");
+        fs::copy(ream_library(), &library).expect("copying libream.so");
+        let calls = scratch.file("libream_calls.so");
+        fs::copy(ream_calls(), &calls).expect("copying libream_calls.so");
+        [&ream, &library, &calls].into_iter().for_each(|path| openable_by_all(path));
+        Some(Reachable { scratch, ream })
+    }
+
+    /// The copy of the command.
+    pub fn ream(&self) -> &Path {
+        &self.ream
+    }
+
+    /// A copy of a compiled program; `None`, loudly, where it cannot be compiled.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn program(&self, source: &str) -> Option<PathBuf> {
+        let built = match build(source, &[]) {
+            Build::Ready(path) => path,
+            Build::Missing(reason) => {
+                skip(source, &reason);
+                return None;
+            }
+        };
+        let program = self.scratch.file("program");
+        fs::copy(built, &program).expect("copying the program");
+        openable_by_all(&program);
+        Some(program)
+    }
+
+    /// Runs of a program as nobody, in a directory that nobody can reach.
+    pub fn run(&self, source: &str) -> Option<impl Fn() -> Run + use<>> {
+        let program = self.program(source)?;
+        let (ream, directory) = (self.ream.clone(), self.scratch.path().to_owned());
+        Some(move || Run::of(&program).ream(&ream).user(NOBODY).within(&directory))
+    }
+
+    /// Compares a program's runs, plain and under Ream.
+    ///
+    /// # Panics
+    /// When they differ.
+    pub fn compare(&self, source: &str, arguments: &[&str]) {
+        let Some(run) = self.run(source) else { return };
+        let plain = run().args(arguments).finish();
+        plain.exited(0);
+        let paged = run().args(arguments).memory(64).finish();
+        paged.same_as(&plain);
+        let summary = paged.summary();
+        assert!(summary.number("bytes_in") > 0, "{}\n{}", summary.0, paged.describe());
+    }
+}

@@ -1,0 +1,47 @@
+//! `ream bench pages` as its users see it: what is measured, what is missing and why, and the exit status.
+
+use ream_tests::{Scratch, ream_binary};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn pages(scratch: &Scratch, arguments: &[&str]) -> (Output, Option<Value>) {
+    let json = scratch.file("pages.json");
+    let mut command = Command::new(ream_binary());
+    command.args(["bench", "pages", "--quick"]).args(arguments).arg("--json").arg(&json);
+    // No R and no Python but the system's.
+    let output = command.env("PATH", "/nonexistent").output().expect("running ream bench");
+    let text = std::fs::read_to_string(json).ok();
+    (output, text.map(|text| serde_json::from_str(&text).expect("JSON")))
+}
+
+#[test]
+fn rows_are_measured_under_each_setting_or_named_with_the_reason() {
+    let scratch = Scratch::new("benchmarks");
+    let rows = ["--rounds", "2", "--against", "none", "--rows", "copy heap", "--rows", "R fft 1e5"];
+    let (output, json) = pages(&scratch, &rows);
+    let (out, json) = (String::from_utf8_lossy(&output.stdout), json.expect("figures"));
+    // A loaded machine may well fall short, but whatever is there is measured.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let times = json["rows"][0]["times"].as_array().expect("times");
+    for under in ["plain", "Ream", "by hand"] {
+        let time = times.iter().find(|time| time["under"] == under).expect(under);
+        let seconds = time["seconds"].as_array().expect(under);
+        assert!(seconds.len() == 2 && seconds.iter().all(|time| time.as_f64() > Some(0.0)), "{time}");
+    }
+    let absent = json["absent"].as_array().expect("what is left out");
+    assert!(absent.iter().any(|one| one["under"] == "glibc hugetlb=1" && one["why"] == "not asked for"), "{absent:?}");
+    assert!(out.contains("left out: jemalloc thp:always: not asked for"), "{out}");
+    let short = json["rows"][0]["verdicts"].as_array().expect("verdicts").iter().any(|one| one["met"] == false);
+    assert_eq!(output.status.code(), Some(i32::from(short)), "{json}");
+    assert!(out.contains(if short { "SHORT (" } else { "pass (" }), "{out}");
+    // What is not there is said in both.
+    assert_eq!(json["rows"][1]["not_available_here"], "there is no Rscript in PATH");
+    assert!(out.contains("NOT AVAILABLE HERE: there is no Rscript in PATH"), "{out}");
+}
+
+#[test]
+fn rows_that_are_not_there_are_an_error() {
+    let (output, json) = pages(&Scratch::new("benchmarks"), &["--rows", "no such row"]);
+    assert_eq!((output.status.code(), json), (Some(125), None));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there are chase heap 64M"), "{output:?}");
+}

@@ -1,0 +1,195 @@
+//! Programs that no library can enter: large pages from outside, and nothing else that they could notice.
+
+use ream_tests::{Build, Outcome, Run, build, is_root, skip};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const KINDS: [&[&str]; 2] = [&["-static"], &["-static-pie"]];
+
+fn compiled(source: &str, flags: &[&str]) -> Option<PathBuf> {
+    match build(source, flags) {
+        Build::Ready(path) => Some(path),
+        Build::Missing(why) => {
+            skip(source, &why);
+            None
+        }
+    }
+}
+
+fn allowed() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let allowed = setting.contains("[madvise]");
+    if !allowed {
+        skip("large pages from outside", "transparent_hugepage/enabled is not madvise");
+    }
+    allowed
+}
+
+/// Name, whole blocks, those on large pages, KiB in RAM, those on large pages.
+fn coverage(flags: &[&str], pages: &str) -> Option<Vec<(String, [u64; 4])>> {
+    let program = compiled("c/coverage.c", flags)?;
+    let outcome = Run::of(program).under_ream().option(format!("--pages={pages}")).finish();
+    if outcome.status.code() == Some(77) {
+        skip("coverage", &outcome.err());
+        return None;
+    }
+    outcome.exited(0);
+    assert_eq!(outcome.err(), "", "{}", outcome.describe());
+    let row = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next().expect("a name").to_owned();
+        (name, core::array::from_fn(|_| words.next().expect("four numbers").parse().expect("a number")))
+    };
+    Some(outcome.out().lines().map(row).collect())
+}
+
+#[test]
+fn static_data_stack_and_heap_lie_on_large_pages() {
+    for flags in KINDS {
+        for pages in ["auto", "huge"] {
+            let Some(rows) = allowed().then(|| coverage(flags, pages)).flatten() else { return };
+            let large = ["bss_4m", "bss_64m", "data_16m", "stack_main", "heap_main_large", "heap_main_small"];
+            let rows: Vec<_> = rows.iter().filter(|(name, _)| large.contains(&name.as_str())).collect();
+            assert_eq!(rows.len(), large.len());
+            for (name, [blocks, large, resident, on_large]) in rows {
+                let what = format!("{name}, {flags:?}, --pages={pages}: {large} of {blocks}, {on_large} of {resident}");
+                // Under auto the stack's uppermost block may keep small pages.
+                let spared = u64::from(pages == "auto" && name == "stack_main");
+                assert!((large + spared) * 100 >= blocks * 95, "{what}");
+                // The heap of 48 MiB begins anywhere in a block.
+                let least = if name == "heap_main_small" { 90 } else { 95 };
+                if name == "bss_64m" || name == "heap_main_small" {
+                    assert!(on_large * 100 >= resident * least, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_large_page_where_small_ones_are_asked_for() {
+    for flags in KINDS {
+        let Some(rows) = coverage(flags, "small") else { return };
+        assert!(rows.iter().all(|(_, [.., on_large])| *on_large == 0), "{rows:?}");
+    }
+}
+
+/// Children, signals, files, name and tracer are what they are without Ream, and its data what they were in the file.
+#[test]
+fn the_program_begins_as_without_ream() {
+    for flags in KINDS {
+        let Some(program) = compiled("c/static_start.c", flags) else { return };
+        let plain = Run::of(&program).finish();
+        plain.exited(42);
+        Run::of(&program).under_ream().finish().same_as(&plain);
+        assert!(plain.out().contains("TracerPid:\t0\n"), "{}", plain.out());
+    }
+}
+
+/// Not even a program that adopts what is orphaned below it, as supervisors do, has a child that it does not know.
+#[test]
+fn nor_has_a_program_that_adopts_orphans_other_children() {
+    let (Some(program), Some(launcher)) = (compiled("c/static_start.c", KINDS[0]), compiled("c/launcher.c", &[]))
+    else {
+        return;
+    };
+    let ream = ream_tests::ream_binary();
+    let words =
+        |first: &str, program: &PathBuf| [first.into(), ream.clone(), "run".into(), "--".into(), program.clone()];
+    Run::of(&launcher).args(words("adopting", &program)).finish().exited(42);
+    if !is_root() {
+        return skip("process 1", "not root");
+    }
+    // As the first process of a container it would be given ours, so there is none, and a word about that.
+    let Some(program) = compiled("c/stdout_exit.c", KINDS[0]) else { return };
+    let outcome = Run::of(&launcher).args(words("first", &program)).finish();
+    assert_eq!(outcome.out(), Run::of(&program).finish().out());
+    assert!(outcome.err().contains("process 1"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_program_without_any_library() {
+    let flags =
+        ["-static", "-nostdlib", "-nostartfiles", "-ffreestanding", "-fno-pie", "-no-pie", "-fno-stack-protector"];
+    let Some(program) = allowed().then(|| compiled("c/bare.c", &flags)).flatten() else { return };
+    let running = Run::of(program).under_ream().start();
+    running.until_paused();
+    let large = || -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps", running.pid)).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("AnonHugePages:"));
+        lines.filter_map(|line| line.trim().split(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    let found = large();
+    running.signal(libc::SIGTERM);
+    running.finish().signalled(libc::SIGTERM);
+    assert!(found >= 60 << 10, "{found} KiB");
+}
+
+/// What is traced already, by a debugger for one, runs all the same.
+#[test]
+fn a_program_under_a_debugger() {
+    let (Some(program), Some(launcher)) = (compiled("c/coverage.c", KINDS[0]), compiled("c/launcher.c", &[])) else {
+        return;
+    };
+    let outcome =
+        Run::of(launcher).arg("traced").arg(ream_tests::ream_binary()).args(["run", "--"]).arg(program).finish();
+    outcome.exited(0);
+    let err = outcome.err();
+    assert!(err.lines().count() == 1 && err.contains("cannot be traced for a moment"), "{}", outcome.describe());
+}
+
+/// Programs that a static one starts belong to its session, unless that is not wanted.
+#[test]
+fn programs_that_it_starts_run_under_ream() {
+    let Some(program) = compiled("c/static_start.c", KINDS[0]) else { return };
+    let shell = |run: Run| -> Outcome { run.arg("grep -c libream.so /proc/self/maps").under_ream().finish() };
+    shell(Run::of(&program)).exited(42);
+    let outcome = shell(Run::of(&program).option("--no-exec-inherit"));
+    outcome.exited(1);
+    assert!(outcome.out().ends_with("0\n"), "{}", outcome.describe());
+}
+
+/// Killed at any moment, the program leaves nothing behind.
+#[test]
+fn a_program_killed_while_it_starts() {
+    let Some(program) = compiled("c/static_start.c", KINDS[0]) else { return };
+    for step in 0..30u64 {
+        // The file of the summary is tried by making it, which may just be happening.
+        let running = Run::of(&program).under_ream().option("--summary=no").start();
+        std::thread::sleep(Duration::from_micros(step * 1500));
+        running.signal(libc::SIGKILL);
+        // It may have ended before.
+        let status = running.finish().status;
+        assert!(status.code() == Some(42) || status.code().is_none(), "{status:?}");
+    }
+}
+
+/// When our own process is killed the program goes on, or ends with it: it never runs half prepared.
+#[test]
+fn the_tracer_killed_at_work() {
+    let Some(program) = compiled("c/static_start.c", KINDS[0]) else { return };
+    let mut met = 0;
+    for step in 0..24u64 {
+        let running = Run::of(&program).under_ream().start();
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let tracer = || {
+            let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            running.processes().into_iter().find(|pid| name(pid) == "ream-inject\n")
+        };
+        while Instant::now() < deadline {
+            if let Some(pid) = tracer() {
+                std::thread::sleep(Duration::from_micros(step * 400));
+                met += 1;
+                // SAFETY: sends a signal to a process of this test, which carries its mark.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                break;
+            }
+        }
+        let outcome = running.finish();
+        let status = outcome.status;
+        assert!(status.code() == Some(42) || status.to_string().contains("SIGKILL"), "{}", outcome.describe());
+    }
+    if met == 0 {
+        skip("the tracer killed at work", "it was never met");
+    }
+}
