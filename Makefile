@@ -10,6 +10,10 @@ release := $(target)/release
 bin := $(DESTDIR)$(PREFIX)/bin
 lib := $(DESTDIR)$(PREFIX)/lib/ream
 share := $(DESTDIR)$(PREFIX)/share
+include := $(DESTDIR)$(PREFIX)/include
+pkgconfig := $(DESTDIR)$(PREFIX)/lib/pkgconfig
+cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
+version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
 .PHONY: all build library command try check bench install uninstall fmt lint test blackbox scripts clean help
@@ -77,20 +81,31 @@ install:
 	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
+	$(INSTALL) -d $(lib)
+	ln -sfn ../../bin/ream $(lib)/ream-handler
 	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
+	$(INSTALL) -D -m 755 $(release)/ream-bench-coverage $(bin)/ream-bench-coverage
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.bash $(share)/bash-completion/completions/ream
 	$(INSTALL) -D -m 644 crates/cli/golden/_ream $(share)/zsh/site-functions/_ream
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.fish $(share)/fish/vendor_completions.d/ream.fish
-	$(INSTALL) -d $(share)/doc/ream
+	$(INSTALL) -D -m 644 include/ream.h $(include)/ream.h
+	$(INSTALL) -d $(pkgconfig) $(cmake)
+	sed 's/@VERSION@/$(version)/' packaging/ream.pc.in > $(pkgconfig)/ream.pc
+	sed 's/@VERSION@/$(version)/' packaging/reamConfigVersion.cmake.in > $(cmake)/reamConfigVersion.cmake
+	$(INSTALL) -m 644 packaging/reamConfig.cmake $(cmake)/reamConfig.cmake
+	chmod 644 $(pkgconfig)/ream.pc $(cmake)/reamConfigVersion.cmake
+	$(INSTALL) -d $(share)/doc/ream/examples
+	$(INSTALL) -m 644 $(wildcard examples/c/*.c) $(share)/doc/ream/examples
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(lib)/libream.so $(lib)/libream_calls.so $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
-	rm -rf $(share)/doc/ream
+	rm -rf $(share)/doc/ream $(cmake)
+	rm -f $(include)/ream.h $(pkgconfig)/ream.pc
 	-rmdir $(lib) 2>/dev/null
 
 clean:
