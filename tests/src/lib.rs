@@ -11,6 +11,7 @@ mod process;
 mod reachable;
 mod redis;
 mod run;
+mod runnable;
 mod shmem;
 mod skip;
 
@@ -24,6 +25,7 @@ pub use process::{Left, report};
 pub use reachable::{NOBODY, Reachable};
 pub use redis::{Redis, Reply};
 pub use run::{Run, Running};
+pub use runnable::{make_runnable, wait_until_written};
 pub use shmem::Shmem;
 pub use skip::skip;
 

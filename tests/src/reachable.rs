@@ -1,6 +1,6 @@
 //! Ordinary users: copies of the command and of programs in a place that they can reach.
 
-use crate::{Build, Run, Scratch, build, is_root, openable_by_all, ream_binary, ream_calls, ream_library, skip};
+use crate::{Build, Run, Scratch, build, is_root, make_runnable, ream_binary, ream_calls, ream_library, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ impl Reachable {
         fs::copy(ream_library(), &library).expect("copying libream.so");
         let calls = scratch.file("libream_calls.so");
         fs::copy(ream_calls(), &calls).expect("copying libream_calls.so");
-        [&ream, &library, &calls].into_iter().for_each(|path| openable_by_all(path));
+        [&ream, &library, &calls].into_iter().for_each(|path| make_runnable(path, 0o755));
         Some(Reachable { scratch, ream })
     }
 
@@ -54,7 +54,7 @@ impl Reachable {
         };
         let program = self.scratch.file("program");
         fs::copy(built, &program).expect("copying the program");
-        openable_by_all(&program);
+        make_runnable(&program, 0o755);
         Some(program)
     }
 

@@ -1,7 +1,7 @@
 //! A program's code on large pages: what the program itself sees of it, what it computes with it, and what `ream doctor
 //! PROGRAM` promises against what `ream status` then shows.
 
-use ream_tests::{Build, Outcome, Run, Scratch, build, is_root, ream_binary, skip, tool};
+use ream_tests::{Build, Outcome, Run, Scratch, build, is_root, ream_binary, skip, tool, wait_until_written};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -40,6 +40,7 @@ fn write_pages(file: &mut fs::File, bytes: &[u8]) {
 }
 
 fn run(program: &Path, argument: &str) -> Run {
+    wait_until_written(program);
     Run::of(program).arg(argument)
 }
 

@@ -1,7 +1,7 @@
 //! Marked programs: the file, the tools that go on working with it, and the kernel that hands it to Ream, in a user
 //! namespace with a binfmt_misc of its own.
 
-use ream_tests::{Build, Scratch, build, ream_binary, skip, tool};
+use ream_tests::{Build, Scratch, build, make_runnable, ream_binary, skip, tool};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn text(path: &Path) -> &str {
 fn copy(scratch: &Scratch, of: &str, name: &str) -> PathBuf {
     let path = scratch.file(name);
     fs::copy(of, &path).expect("a copy");
-    fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("permissions");
+    make_runnable(&path, 0o755);
     path
 }
 

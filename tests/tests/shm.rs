@@ -1,9 +1,7 @@
 //! Shared memory of every kind on transparent large pages, on pages of the pool and on small ones: its content, what forks,
 //! attaching and pieces do to it, where it lies, and that it is neither paged nor counted.
 
-use ream_tests::{Case, MIB, Outcome, Pool, Run, Scratch, Shmem, is_root, ream_binary, skip, tool};
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
+use ream_tests::{Case, MIB, Outcome, Pool, Run, Scratch, Shmem, is_root, make_runnable, ream_binary, skip, tool};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,7 +29,7 @@ fn with_dev_shm(options: &str) -> Option<(Scratch, PathBuf)> {
         ream_binary().display()
     );
     std::fs::write(&script, text).expect("writing a script");
-    std::fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("making it a program");
+    make_runnable(&script, 0o755);
     Some((scratch, script))
 }
 

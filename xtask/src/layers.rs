@@ -25,8 +25,8 @@ const ALLOWED_INSIDE: &[&str] = &["linux-raw-sys", "rustix", "tikv-jemalloc-sys"
 const ALLOWED_BUILDING: &[&str] = &["cc", "loom", "proptest", "libc"];
 
 /// Crates beside the layers that a layer may use: the command hands `ream bench` over, and
-/// judges by its statistics.
-const BESIDE: &[(&str, &str)] = &[("cli", "ream-bench")];
+/// judges by its statistics; its tests run what they have written.
+const BESIDE: &[(&str, &str)] = &[("cli", "ream-bench"), ("cli", "ream-tests")];
 
 /// Packages of the workspace that are no layers; they may use any layer.
 const OUTSIDE: &[&str] = &["xtask", "ream-tests", "ream-bench"];

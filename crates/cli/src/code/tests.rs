@@ -1,6 +1,7 @@
 //! Programs with much code, made by the machine's compiler, and what becomes of them.
 
 use super::*;
+use ream_tests::{make_runnable, wait_until_written};
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +33,7 @@ impl Scratch {
             return None;
         };
         assert!(built.status.success(), "{built:?}");
-        rewrite(&path).sync_all().unwrap();
+        rewrite(&path, |file| file.sync_all().unwrap());
         Some(path)
     }
 
@@ -55,13 +56,14 @@ impl Drop for Scratch {
 }
 
 /// Writes a file anew, page by page, with the same content.
-fn rewrite(path: &Path) -> File {
+fn rewrite(path: &Path, last: impl FnOnce(&File)) {
     let bytes = fs::read(path).unwrap();
     fs::remove_file(path).unwrap();
     let mut file = File::create(path).unwrap();
     bytes.chunks(4096).for_each(|page| file.write_all(page).unwrap());
-    fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
-    file
+    last(&file);
+    drop(file);
+    make_runnable(path, 0o700);
 }
 
 fn skip(why: &str) {
@@ -81,6 +83,7 @@ fn outcome(scratch: &Scratch, file: &Path, wish: Wish) -> Option<Outcome> {
 
 /// Runs a program; the lines that it prints.
 fn run(file: &Path, argument: &str) -> Vec<String> {
+    wait_until_written(file);
     let output = Command::new(file).arg(argument).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
@@ -155,7 +158,7 @@ fn a_program_that_was_written_just_now() {
     let scratch = Scratch::new("written");
     let Some(program) = scratch.program("program", &["-no-pie", "-fno-pie"]) else { return };
     let plain = run(&program, "");
-    drop(rewrite(&program));
+    rewrite(&program, |_| ());
     let Some(first) = outcome(&scratch, &program, Wish::Auto) else { return };
     let coverage = first.program.unwrap();
     if coverage.large < coverage.blocks {

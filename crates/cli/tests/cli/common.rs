@@ -20,10 +20,9 @@ impl Scratch {
         self.0.join(name)
     }
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>, mode: u32) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
         let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        ream_tests::make_runnable(&path, mode);
         path
     }
 }
