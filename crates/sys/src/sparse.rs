@@ -172,26 +172,28 @@ impl Sparse {
     fn moved(&mut self, out: &mut Out, home: usize, least: u32) -> Result<Given, Errno> {
         // SAFETY: whoever misses the pages sleeps until they are back.
         let progress = unsafe { self.uffd.move_pages(self.stage, home, BLOCK_BYTES, false) };
-        let moved = progress.bytes / PAGE_BYTES;
-        if moved == 0 {
-            return Err(progress.result.err().unwrap_or(Errno::BUSY));
-        }
+        // Of a move that failed the count can be short, also nothing, though pages were moved: in 6.18 a migration that it
+        // met sticks to the next step. What has come is looked for then: the others read as zeros in the stage, and are at
+        // home as they were.
+        let complete = progress.result.is_ok();
         let mut zeros: Pages = [0; 8];
-        for page in (0..moved).filter(|page| self.is_zero(*page)) {
+        for page in (0..BLOCK_PAGES as usize).filter(|page| self.is_zero(*page)) {
             if let Some(word) = zeros.get_mut(page / 64) {
                 *word |= 1 << (page % 64);
             }
         }
         let count = zeros.iter().map(|word| word.count_ones()).sum();
         let given = match count {
-            _ if progress.result.is_err() || count < least => Given::Nothing,
+            _ if !complete || count < least => Given::Nothing,
             BLOCK_PAGES => Given::All,
             _ => Given::Part(count),
         };
         let wanted = |page: usize| match given {
-            Given::Nothing => true,
+            // In one piece.
+            Given::Nothing if complete => true,
             _ => zeros.get(page / 64).is_some_and(|word| word >> (page % 64) & 1 == 0),
         };
+        let moved = BLOCK_PAGES as usize;
         let mut page = 0;
         let mut tries = 0;
         while page < moved {

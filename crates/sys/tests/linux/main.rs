@@ -22,6 +22,7 @@ macro_rules! on_engines {
 }
 
 mod bed;
+mod compaction;
 mod faults;
 mod io;
 mod moves;

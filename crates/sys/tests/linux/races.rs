@@ -1,11 +1,11 @@
 //! Running threads against moves: no write may be lost, whenever it happens.
 //! The protocol is the pager's: moved out, hashed, compared with the store.
 
-use crate::bed::{Engine, WHOLE, bed, pattern, peek, poke, unmap};
+use crate::bed::{Engine, WHOLE, bed, pattern, peek, poke};
+use crate::compaction::Compaction;
 use ream_page::{Frame, PAGE_BYTES, Slot, StoreId};
-use ream_sys::file;
-use ream_sys::memory::{self, Advice, Protection};
-use ream_sys::{Events, Machine, Moved, Stop, Wait, process};
+use ream_sys::memory::Advice;
+use ream_sys::{Events, Machine, Moved, Stop, Wait};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -112,24 +112,10 @@ fn counts_stay_exact_while_the_kernel_compacts(engine: Engine) {
     const PAGES: u32 = 4 * WHOLE;
     const ROUNDS: u32 = 60;
     let mut bed = bed!(engine, PAGES, Advice::NoHugePage);
-    let Ok(switch) = file::open(c"/proc/sys/vm/compact_memory", file::flags::WRITE, 0) else {
-        eprintln!("SKIPPED: not allowed to compact memory");
-        return;
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopping = stop.clone();
-    let compactor = thread::spawn(move || {
-        while !stopping.load(Ordering::Relaxed) {
-            file::write(switch, b"1").unwrap();
-            process::sleep_us(2000);
-        }
-        file::close(switch);
-    });
-    // Memory with more and more holes, so that there is something to migrate.
-    let filler = Filler::new();
+    let Some(compaction) = Compaction::begin() else { return };
     let whole = bed.run(0, PAGES);
     for round in 0..ROUNDS {
-        filler.thin_out(round as usize);
+        compaction.thin_out(round as usize);
         let part = [1, 16, 64, 512][round as usize % 4];
         for inwards in [false, true] {
             let mut first = 0;
@@ -153,38 +139,8 @@ fn counts_stay_exact_while_the_kernel_compacts(engine: Engine) {
             assert_eq!(mapped, if inwards { PAGES as u64 } else { 0 });
         }
     }
-    stop.store(true, Ordering::Relaxed);
-    compactor.join().unwrap();
+    drop(compaction);
     for index in 0..PAGES {
         bed.check(index, index as u64);
-    }
-}
-
-struct Filler {
-    start: usize,
-}
-
-impl Filler {
-    const BYTES: usize = 256 << 20;
-
-    fn new() -> Filler {
-        let start = memory::map(Filler::BYTES, PAGE_BYTES, Protection::ReadWrite).unwrap().as_ptr().expose_provenance();
-        // SAFETY: fresh memory.
-        unsafe { memory::advise(start, Filler::BYTES, Advice::NoHugePage) }.unwrap();
-        (0..Filler::BYTES / PAGE_BYTES).for_each(|page| poke(start + page * PAGE_BYTES, 0, 1));
-        Filler { start }
-    }
-    /// Frees every 64th page, others each time.
-    fn thin_out(&self, time: usize) {
-        for page in (time % 64..Filler::BYTES / PAGE_BYTES).step_by(64) {
-            // SAFETY: nobody uses what is in it.
-            unsafe { memory::advise(self.start + page * PAGE_BYTES, PAGE_BYTES, Advice::DontNeed) }.unwrap();
-        }
-    }
-}
-
-impl Drop for Filler {
-    fn drop(&mut self) {
-        unmap(self.start, Filler::BYTES / PAGE_BYTES);
     }
 }
