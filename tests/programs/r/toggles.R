@@ -1,0 +1,33 @@
+# The switch moves 1000 times while vectors are made and freed, here and in four processes at a time; nothing is left.
+source(file.path(Sys.getenv("REAM_TEST_SCRIPTS"), "common.R"))
+
+work <- function(seed) {
+  set.seed(seed)
+  held <- vector("list", 6)
+  for (i in 1:1000) {
+    ISM(i %% 2 == 0, sample(c(1024, 2048, 6144), 1), Inf)
+    place <- sample(6, 1)
+    bytes <- sample(c(200, 3e4, 1.5e6, 3e6, 5e6), 1)
+    held[[place]] <- rep(as.raw(place), bytes)
+    if (i %% 7 == 0) other := rep(as.raw(9), bytes) else other <- as.raw(9)
+    stopifnot(other[length(other)] == 9)
+    if (i %% 100 == 0) {
+      for (one in seq_along(held)) stopifnot(all(held[[one]] == as.raw(one)))
+    }
+  }
+  rm(held, other)
+  invisible(gc())
+  is.null(ISM.list())
+}
+resident <- function() {
+  line <- grep("^VmRSS", readLines("/proc/self/status"), value = TRUE)
+  as.numeric(gsub("[^0-9]", "", line)) / 1024
+}
+stopifnot(work(1))
+first <- resident()
+stopifnot(all(unlist(parallel::mclapply(2:5, work, mc.cores = 4))))
+stopifnot(work(6))
+# A leak of a hundredth of what was allocated would be 20 MiB.
+if (resident() > first + 20) stop("grew from ", first, " to ", resident(), " MiB")
+ISM(FALSE)
+cat("ok\n")
