@@ -44,6 +44,7 @@ stopifnot(within_loop == 6)
 for (on in c(FALSE, TRUE)) {
   ISM(on, 2048, 1048576)
   before <- ISM.status()
+  suppressWarnings(rm(e))
   fails(e := { raw(8 * MiB); stop("in the middle") }, "in the middle")
   stopifnot(identical(ISM.status(), before), !exists("e"))
   fails(e := { h := stop("deeper"); 1 }, "deeper")

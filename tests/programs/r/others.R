@@ -24,6 +24,8 @@ check <- function(assigns) {
   # What is attached last has `:=`, as ever in R; ours is there as ream::`:=` then.
   if (assigns) x := raw(8 * MiB) else ream::`:=`(x, raw(8 * MiB))
   stopifnot(listed(10 * MiB) == 1, !ISM.status()$status)
+  rm(x)
+  invisible(gc())
 }
 library(data.table)
 check(FALSE)
