@@ -125,7 +125,7 @@ ream.memory <- function(size, store = NULL) {
     code <- .Call(C_ream_another_budget, bytes)
   } else if (code == 0L) {
     # What ISM() or := have said meanwhile would leave other vectors out of the budget.
-    .Call(C_ream_switch, TRUE, 0, 0)
+    ISM(TRUE, min(state$minKB, 1024), Inf)
   }
   reason <- c(
     "-2" = "the 'ream' command is neither beside the library nor in PATH",
