@@ -40,9 +40,10 @@ impl Installation {
         ran(make.arg(format!("DESTDIR={}", place.display())).env("CARGO_TARGET_DIR", target));
         let (home, library, source) = (place.join("opt/ream"), place.join("library"), place.join("ream"));
         std::fs::create_dir(&library).expect("a library");
-        ran(Command::new("cp").arg("-r").arg(root.join("r/ream")).arg(&source));
+        let archive = home.join(format!("share/ream/ream_{}.tar.gz", env!("CARGO_PKG_VERSION")));
+        ran(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&place));
         let mut install = Command::new(&r);
-        install.args(["CMD", "INSTALL", "-l"]).arg(&library).arg(&source);
+        install.args(["CMD", "INSTALL", "-l"]).arg(&library).arg(&archive);
         let text = ran(plain(&mut install).env("PKG_CONFIG_PATH", home.join("lib/pkgconfig")));
         assert!(!text.contains("warning:"), "the glue was compiled with warnings\n{text}");
         Some(Installation { home, library, source })

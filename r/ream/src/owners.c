@@ -358,7 +358,7 @@ static void visit_inside(struct search *search, SEXP value)
 	default:
 		return;
 	}
-	R_mapAttrib(value, IS_S4_OBJECT(value) ? visit_slot : visit_attribute, search);
+	R_mapAttrib(value, Rf_isS4(value) ? visit_slot : visit_attribute, search);
 }
 
 static void visit(struct search *search, SEXP value)
