@@ -138,6 +138,25 @@ fn variables_are_found_and_nothing_is_evaluated() {
 }
 
 #[test]
+fn the_glue_is_clean_under_valgrind() {
+    let Some(installation) = Installation::shared() else { return };
+    if tool("valgrind").is_none() || !installation.has_inside() {
+        return skip("the R package's glue under valgrind", "no valgrind, or no libream_inside.so in this build");
+    }
+    let scratch = Scratch::new("valgrind");
+    let log = scratch.file("log");
+    let checker = format!("valgrind -q --leak-check=full --show-leak-kinds=definite --log-file={}", log.display());
+    let run = Run::of(tool("R").expect("it is there")).arg("-d").arg(checker).args(["--vanilla", "--no-echo", "-f"]);
+    let run = run.arg(program("r/clean.R")).args(["--args", "alone"]).arg(scratch.path()).deadline(300);
+    let run = run.env("R_LIBS", &installation.library).env("REAM_TEST_SCRIPTS", program("r")).env("REAM_HOME", "");
+    run.unmeasured().finish().exited(0);
+    let said = std::fs::read_to_string(&log).expect("valgrind's log");
+    // R has complaints of its own in some versions.
+    let ours = |line: &&str| ["ream.c:", "reach.c:", "owners.c:", "libream"].iter().any(|name| line.contains(name));
+    assert!(said.lines().find(ours).is_none(), "{said}");
+}
+
+#[test]
 fn without_the_library_it_says_so() {
     let Some(installation) = Installation::shared() else { return };
     let run = Run::of(tool("Rscript").expect("it comes with R")).arg("--vanilla").arg(program("r/absent.R"));

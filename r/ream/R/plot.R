@@ -2,7 +2,7 @@
 
 ream.plot <- function(most = 30, ...) {
   found <- ream.list()
-  colours <- c("large pages" = "#1b6ca8", "small pages" = "#7fb7de", "store" = "#e0a030", "untouched" = "#eeeeee")
+  colours <- c("large pages" = "#1b6ca8", "small pages" = "#7fb7de", "store" = "#e0a030", "zeros, or never touched" = "#e4e4e4")
   if (is.null(found)) {
     plot.new()
     title("Ream: no blocks", ...)
@@ -29,7 +29,10 @@ ream.plot <- function(most = 30, ...) {
   }
   axis(1)
   axis(2, at = seq_len(rows), labels = names, tick = FALSE, cex.axis = 0.8)
-  legend("bottom", names(colours), fill = colours, horiz = TRUE, bty = "n", xpd = NA, inset = c(0, -0.32), cex = 0.8)
+  legend(
+    grconvertX(0.5, "nfc"), grconvertY(0.01, "nfc"), names(colours), fill = colours, horiz = TRUE, bty = "n", xpd = NA,
+    xjust = 0.5, yjust = 0, cex = 0.8
+  )
   budget <- .Call(C_ream_state)$budget
   title(main = if (budget > 0) paste("Ream: blocks, budget", human(budget)) else "Ream: blocks", ...)
   mtext("MiB", side = 1, line = 2.2)

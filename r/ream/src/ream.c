@@ -110,6 +110,8 @@ static SEXP ream_table(void)
 	while ((count = functions->regions(regions, (size_t)room, sizeof(*regions))) > room) {
 		room = count + 16;
 		regions = (struct ream_region *)R_alloc((size_t)room, sizeof(*regions));
+		/* The library writes by way of the kernel, which checkers of memory do not see. */
+		memset(regions, 0, (size_t)room * sizeof(*regions));
 	}
 	if (count < 0)
 		Rf_errorcall(R_NilValue, "ream_regions: %s", functions->text((int)count));

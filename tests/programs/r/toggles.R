@@ -1,6 +1,16 @@
 # The switch moves 1000 times while vectors are made and freed, here and in four processes at a time; nothing is left.
 source(file.path(Sys.getenv("REAM_TEST_SCRIPTS"), "common.R"))
 
+# Values here and there, zeros between them.
+filled <- function(value, bytes) {
+  vector <- raw(bytes)
+  vector[seq(1, bytes, length.out = 50)] <- as.raw(value)
+  vector
+}
+is_filled <- function(vector, value) {
+  is.null(vector) || sum(vector[seq(1, length(vector), length.out = 50)] == value) == 50
+}
+
 work <- function(seed) {
   set.seed(seed)
   held <- vector("list", 6)
@@ -8,12 +18,10 @@ work <- function(seed) {
     ISM(i %% 2 == 0, sample(c(1024, 2048, 6144), 1), Inf)
     place <- sample(6, 1)
     bytes <- sample(c(200, 3e4, 1.5e6, 3e6, 5e6), 1)
-    held[[place]] <- rep(as.raw(place), bytes)
-    if (i %% 7 == 0) other := rep(as.raw(9), bytes) else other <- as.raw(9)
-    stopifnot(other[length(other)] == 9)
-    if (i %% 100 == 0) {
-      for (one in seq_along(held)) stopifnot(all(held[[one]] == as.raw(one)))
-    }
+    held[[place]] <- filled(place, bytes)
+    if (i %% 7 == 0) other := filled(9, bytes) else other <- filled(9, 200)
+    stopifnot(is_filled(other, 9))
+    for (one in seq_along(held)) stopifnot(is_filled(held[[one]], one))
   }
   rm(held, other)
   invisible(gc())
