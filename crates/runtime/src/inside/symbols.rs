@@ -62,9 +62,9 @@ impl Tables {
     /// # Safety
     /// The object is loaded.
     unsafe fn each_like(&self, wanted: &CStr, tell: &mut dyn FnMut(&Symbol)) {
-        // SAFETY (here and below): the layout of the tables, which end as they say.
-        let word = |address: usize, index: usize| unsafe {
-            core::ptr::with_exposed_provenance::<u32>(address).add(index).read()
+        let word = |address: usize, index: usize| {
+            // SAFETY: the layout of the tables, which end as they say.
+            unsafe { core::ptr::with_exposed_provenance::<u32>(address).add(index).read() }
         };
         let mut look = |index: usize| {
             // SAFETY: an index that the tables name.
