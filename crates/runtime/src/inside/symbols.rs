@@ -48,12 +48,12 @@ impl Tables {
     ///
     /// # Safety
     /// An index of these tables, of an object that is loaded.
-    pub unsafe fn symbol(&self, index: usize) -> (&Symbol, &CStr) {
+    pub unsafe fn symbol(&self, index: usize) -> (&Symbol, &[u8]) {
         // SAFETY: the caller's promise: a symbol, and a name that ends with a zero byte.
         unsafe {
             let symbol = &*core::ptr::with_exposed_provenance::<Symbol>(self.symbols).add(index);
             let name = core::ptr::with_exposed_provenance::<c_char>(self.names).add(symbol.name as usize);
-            (symbol, CStr::from_ptr(name))
+            (symbol, CStr::from_ptr(name).to_bytes())
         }
     }
 
@@ -69,7 +69,7 @@ impl Tables {
         let mut look = |index: usize| {
             // SAFETY: an index that the tables name.
             let (symbol, name) = unsafe { self.symbol(index) };
-            if name == wanted {
+            if name == wanted.to_bytes() {
                 tell(symbol);
             }
         };
