@@ -10,6 +10,7 @@ use crate::objects::{self, Object, PT_GNU_RELRO, PT_LOAD, WRITABLE};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_page::PAGE_BYTES;
+use ream_sys::futex::Mutex;
 use ream_sys::memory::{self, Protection};
 
 /// A function that we take over: its name, and ours.
@@ -128,7 +129,7 @@ pub fn lead_here() {
     }
     objects::each(&mut |object| {
         // Our own slots lead to what we have taken over.
-        if !object.holds((&raw const FUNCTIONS).addr()) {
+        if !object.holds((&raw const FUNCTIONS).addr()) && is_new(&object) {
             // SAFETY: of a loaded object, and none is unloaded meanwhile.
             unsafe {
                 relocations(&object);
@@ -136,6 +137,34 @@ pub fn lead_here() {
             }
         }
     });
+}
+
+/// Objects that were led here already. A program that loads hundreds of libraries has many thousand relocations.
+struct Known {
+    /// By the addresses of their headers.
+    objects: [usize; 1024],
+    count: usize,
+    unloaded: u64,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known { objects: [0; 1024], count: 0, unloaded: 0 });
+
+/// Whether an object was not led here yet; from now on it is known.
+fn is_new(object: &Object) -> bool {
+    let mut known = KNOWN.lock();
+    if known.unloaded != object.unloaded {
+        // Another may have taken the place of any.
+        (known.count, known.unloaded) = (0, object.unloaded);
+    }
+    let (place, count) = (object.headers.as_ptr().addr(), known.count);
+    if known.objects.iter().take(count).any(|known| *known == place) {
+        return false;
+    }
+    if let Some(free) = known.objects.get_mut(count) {
+        *free = place;
+        known.count += 1;
+    }
+    true
 }
 
 /// What is read-only since it was relocated: first and last address, whole pages.
@@ -173,7 +202,8 @@ unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) 
     }
     // SAFETY: an index of the object's own tables.
     let (symbol, name) = unsafe { tables.symbol(index) };
-    let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else { return };
+    let named = |function: &&Function| function.name.to_bytes() == name;
+    let Some(function) = FUNCTIONS.iter().find(named) else { return };
     let place = object.base.wrapping_add(relocation.offset as usize);
     if function.definition() == 0 || !object.holds(place) {
         return;

@@ -48,12 +48,12 @@ impl Tables {
     ///
     /// # Safety
     /// An index of these tables, of an object that is loaded.
-    pub unsafe fn symbol(&self, index: usize) -> (&Symbol, &CStr) {
+    pub unsafe fn symbol(&self, index: usize) -> (&Symbol, &[u8]) {
         // SAFETY: the caller's promise: a symbol, and a name that ends with a zero byte.
         unsafe {
             let symbol = &*core::ptr::with_exposed_provenance::<Symbol>(self.symbols).add(index);
             let name = core::ptr::with_exposed_provenance::<c_char>(self.names).add(symbol.name as usize);
-            (symbol, CStr::from_ptr(name))
+            (symbol, CStr::from_ptr(name).to_bytes())
         }
     }
 
@@ -62,14 +62,14 @@ impl Tables {
     /// # Safety
     /// The object is loaded.
     unsafe fn each_like(&self, wanted: &CStr, tell: &mut dyn FnMut(&Symbol)) {
-        // SAFETY (here and below): the layout of the tables, which end as they say.
-        let word = |address: usize, index: usize| unsafe {
-            core::ptr::with_exposed_provenance::<u32>(address).add(index).read()
+        let word = |address: usize, index: usize| {
+            // SAFETY: the layout of the tables, which end as they say.
+            unsafe { core::ptr::with_exposed_provenance::<u32>(address).add(index).read() }
         };
         let mut look = |index: usize| {
             // SAFETY: an index that the tables name.
             let (symbol, name) = unsafe { self.symbol(index) };
-            if name == wanted {
+            if name == wanted.to_bytes() {
                 tell(symbol);
             }
         };
