@@ -81,6 +81,14 @@ fails(ream.memory("much"), "a size is")
 fails(ream.memory("1M"), "16 MiB at least")
 stopifnot(ISM.status()$minKB == 1024)
 
+# A session's budget is changed from inside.
+if (in_session) {
+  budget <- ream.memory()
+  stopifnot(identical(ream.memory(2 * budget), 2 * budget), ream.memory() == 2 * budget, ream.status()$budget == 2 * budget)
+  fails(ream.memory(100 * budget), "out of range")
+  ream.memory(budget)
+}
+
 # What it says when asked to.
 options(ream.verbose = TRUE)
 said <- character()
