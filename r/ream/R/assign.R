@@ -20,7 +20,7 @@
       state$maxKB <- bounds[2]
     })
     if (!before$enabled) {
-      .Call(C_ream_switch, TRUE, least_bytes(state$minKB), most_bytes(state$maxKB))
+      .Call(C_ream_switch, TRUE, if (state$minKB > 0) bytes_of_kb(state$minKB) else 0, bytes_of_kb(state$maxKB))
     }
   }
   # Evaluated here, where the caller wrote it.

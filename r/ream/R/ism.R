@@ -11,9 +11,8 @@ ISM.status <- function() {
   status$largepagesize <- now$large_page / 1024
   # While it is off the library may not know of any; what ISM() will use counts.
   if (now$enabled) {
-    bounds <- bounds_of(now)
-    status$minKB <- bounds[1]
-    status$maxKB <- bounds[2]
+    status$minKB <- kb_of_bytes(now$min)
+    status$maxKB <- if (now$max == 0) Inf else kb_of_bytes(now$max)
   }
   status
 }
@@ -31,7 +30,7 @@ ISM <- function(on = TRUE, minKB = ISM.status()$minKB, maxKB = ISM.status()$maxK
     fail("'minKB' (", format(minKB), ") is larger than 'maxKB' (", format(maxKB), ")")
   }
   library_file(must = TRUE)
-  .Call(C_ream_switch, on, least_bytes(minKB), most_bytes(maxKB))
+  .Call(C_ream_switch, on, if (minKB > 0) bytes_of_kb(minKB) else 0, bytes_of_kb(maxKB))
   state$minKB <- minKB
   state$maxKB <- maxKB
   status <- ISM.status()

@@ -32,16 +32,15 @@ human <- function(bytes) {
   paste(format(signif(bytes / 1024^power, 4), trim = TRUE, scientific = FALSE), units[power + 1])
 }
 
-# Bounds are for the data of a vector: malloc is asked for those, with a header in front. The library counts in whole pages.
-least_bytes <- function(kb) if (kb > 0) kb * 1024 + .Call(C_ream_header) else 0
+# Bounds are for the data of a vector: malloc is asked for those, with a header in front.
+bytes_of_kb <- function(kb) kb * 1024 + .Call(C_ream_header)
 
-most_bytes <- function(kb) ceiling((kb * 1024 + .Call(C_ream_header)) / 4096) * 4096
+# The other way; what was not said here is taken as it is.
+kb_of_bytes <- function(bytes) {
+  data <- bytes - .Call(C_ream_header)
+  (if (is.finite(data) && data >= 0 && data %% 1024 == 0) data else bytes) / 1024
+}
 
-# The bounds that the library has, in KiB: as they were said here, when it was here.
-bounds_of <- function(now) {
-  most <- if (now$max == 0) Inf else now$max
-  if (now$min == least_bytes(state$minKB) && most == most_bytes(state$maxKB)) {
-    return(c(state$minKB, state$maxKB))
-  }
-  c(now$min, most) / 1024
+.onUnload <- function(libpath) {
+  library.dynam.unload("ream", libpath)
 }
