@@ -34,6 +34,11 @@ fn parts_are_unmapped_moved_protected_and_discarded() {
     }
 }
 
+#[test]
+fn what_the_kernel_refuses_costs_nothing() {
+    Case::new("c/refused.c", &["96"], 32).compare();
+}
+
 /// Wires, while nothing is paged yet, must not show in what mremap does.
 #[test]
 fn mappings_grow_before_paging_starts_and_after() {

@@ -77,6 +77,7 @@ unsafe extern "C" fn child() {
     engine::fork_child();
     // SAFETY: see `Kept`.
     drop(unsafe { (*KEPT.0.get()).take() });
+    holds::fork_child();
     locks::fork_child();
     pool::fork_child();
     #[cfg(not(test))]

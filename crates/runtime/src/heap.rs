@@ -2,7 +2,7 @@
 //! the linker, to jemalloc.
 
 use crate::abi::switch;
-use crate::{blocks, engine, lending, locks, pages, pool, regions};
+use crate::{blocks, engine, holds, lending, locks, pages, pool, regions};
 use core::sync::atomic::{AtomicU8, Ordering};
 use ream_heap::small::Arenas;
 use ream_heap::{Chunks, Engine, Kind, Large};
@@ -81,6 +81,7 @@ impl Engine for Paged {
         if told() {
             locks::forget(run);
             engine::remove(run);
+            holds::forget(run);
         }
     }
     fn discard(run: Run) {
@@ -93,6 +94,7 @@ impl Engine for Paged {
         if told() {
             locks::moved(from, to);
             engine::moved(from, to);
+            holds::moved(from, to);
         }
     }
     fn engaged() -> bool {

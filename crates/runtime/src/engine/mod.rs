@@ -126,7 +126,7 @@ pub fn add(run: Run, kind: Kind) {
         return;
     }
     masked(|| {
-        let (phase, before) = {
+        let (phase, before, added) = {
             let mut regions = ENGINE.regions.lock();
             let before = regions.total();
             if regions.insert(run, kind).is_err() {
@@ -134,10 +134,9 @@ pub fn add(run: Run, kind: Kind) {
                 return;
             }
             ENGINE.reserved.store(regions.total(), SeqCst);
-            (ENGINE.phase(), before)
+            (ENGINE.phase(), before, regions.total() - before)
         };
         lending::changed();
-        let added = ENGINE.reserved.load(SeqCst).saturating_sub(before);
         match phase {
             Phase::Engaged => {
                 // SAFETY: managed memory must never be inherited by a raw fork, where absent pages would read as zeros.
@@ -266,7 +265,8 @@ pub fn moved(from: Run, to: Page) {
 
 /// Keeps a range resident where it is until [`unhold`]: brings its pages in first.
 pub fn hold(run: Run) {
-    if run.pages == 0 || !engaged() {
+    // Whoever engages reads the list of what is held with the lock on the regions, and lets go of that when it has engaged.
+    if run.pages == 0 || unless_engaged(|| ()).is_some() {
         return;
     }
     masked(|| ENGINE.mailbox.call(Command::Hold(run, true)));
@@ -321,6 +321,14 @@ fn charged() -> bool {
 /// Whether memory can be paged, now or later.
 pub fn can_page() -> bool {
     !matches!(ENGINE.phase(), Phase::Off | Phase::Broken)
+}
+
+/// Runs `work` if nothing is paged; paging does not begin meanwhile.
+pub fn unless_engaged<T>(work: impl FnOnce() -> T) -> Option<T> {
+    masked(|| {
+        let _regions = ENGINE.regions.lock();
+        if engaged() { None } else { Some(work()) }
+    })
 }
 
 /// Whether memory is being paged.
