@@ -38,6 +38,11 @@ pub fn freeze() -> Frozen {
     Frozen { _usages: wishes::freeze(), _blocks: blocks::freeze(), _phase: phases::freeze() }
 }
 
+/// In a child.
+pub fn fork_child() {
+    blocks::fork_child();
+}
+
 /// 0, or the error as a negative number.
 fn answer(result: Result<(), Errno>) -> c_int {
     result.map_or_else(Errno::negative, |()| 0)

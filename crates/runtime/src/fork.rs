@@ -79,6 +79,7 @@ unsafe extern "C" fn child() {
     drop(unsafe { (*KEPT.0.get()).take() });
     holds::fork_child();
     locks::fork_child();
+    abi::fork_child();
     pool::fork_child();
     #[cfg(not(test))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {
