@@ -6,7 +6,7 @@
 
 mod begin;
 mod blocks;
-mod caller;
+pub mod caller;
 mod list;
 pub mod phases;
 pub mod switch;
