@@ -66,6 +66,11 @@ fn threads_that_discard_parts() {
 }
 
 #[test]
+fn a_discard_that_is_held_up_while_paging_begins() {
+    Case::new("c/late_discard.c", &["96"], 32).compare();
+}
+
+#[test]
 fn threads_that_map_and_unmap() {
     Case::new("c/mmap_storm.c", &["256", "300"], 48).compare();
 }

@@ -47,7 +47,7 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
         MADV_DONTNEED | MADV_FREE if holds::any_locked(run) => kernel(advice),
         // Pages that are freed lazily are neither here nor there: they are freed at once.
         MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED => {
-            managed_parts(run, engine::discard);
+            let _discarding = engine::discarding(|| managed_parts(run, engine::discard));
             kernel(if advice == MADV_FREE { MADV_DONTNEED } else { advice })
         }
         // Without effect on anonymous memory, except that they split the mapping.
@@ -87,7 +87,7 @@ unsafe fn advise_locked(run: Run, advice: usize) -> Result<(), Errno> {
     let kernel = |advice| unsafe { madvise(run.start.address(), run.bytes(), advice) };
     match advice {
         MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED => {
-            managed_parts(run, engine::discard);
+            let _discarding = engine::discarding(|| managed_parts(run, engine::discard));
             // SAFETY: the caller's promise.
             unsafe { locks::discard(run) }
         }

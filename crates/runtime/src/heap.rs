@@ -66,6 +66,7 @@ pub fn freeze_chunks() -> ream_heap::FrozenChunks<'static> {
 
 impl Engine for Paged {
     type Moving = (locks::Moving, engine::Moving);
+    type Discarding = engine::Discarding;
     fn add(run: Run, kind: Kind) {
         let kind = match kind {
             Kind::Large => regions::Kind::Large,
@@ -85,8 +86,8 @@ impl Engine for Paged {
             holds::forget(run);
         }
     }
-    fn discard(run: Run) {
-        engine::discard(run);
+    fn discard(run: Run) -> engine::Discarding {
+        engine::discarding(|| engine::discard(run))
     }
     fn moving(run: Run) -> (locks::Moving, engine::Moving) {
         (locks::moving(run), engine::moving(run))
