@@ -8,9 +8,8 @@
 mod loads;
 pub mod slots;
 pub mod small;
+pub mod symbols;
 
-use crate::next::Next;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ream_sys::Errno;
 use ream_sys::futex::Mutex;
@@ -27,13 +26,12 @@ pub fn take_over() -> Result<(), Errno> {
     if TAKEN.load(SeqCst) {
         return Ok(());
     }
-    static THERE: Next = Next::of(c"ream_status");
-    // SAFETY: only asked whether it is there.
-    if unsafe { THERE.get::<*const c_void>() }.is_some_and(|there| there.addr() != crate::abi::status_function()) {
+    if symbols::definitions(c"ream_status")[0] != 0 {
         return Err(Errno::BUSY);
     }
     let _one = TAKING.lock();
     if !TAKEN.load(SeqCst) {
+        small::find();
         slots::lead_here();
         TAKEN.store(true, SeqCst);
     }
