@@ -100,14 +100,16 @@ install:
 	sed 's/@VERSION@/$(version)/' packaging/reamConfigVersion.cmake.in > $(cmake)/reamConfigVersion.cmake
 	$(INSTALL) -m 644 packaging/reamConfig.cmake $(cmake)/reamConfig.cmake
 	chmod 644 $(pkgconfig)/ream.pc $(cmake)/reamConfigVersion.cmake
-	$(INSTALL) -d $(share)/doc/ream/examples
+	$(INSTALL) -d $(share)/ream $(share)/doc/ream/examples
+	tar -czf $(share)/ream/ream_$(version).tar.gz -C r --sort=name --owner=0 --group=0 --exclude='*.o' --exclude='*.so' --exclude=src/Makevars ream
 	$(INSTALL) -m 644 $(wildcard examples/c/*.c) $(share)/doc/ream/examples
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
 	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
-	rm -rf $(share)/doc/ream $(cmake)
+	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
+	-rmdir $(share)/ream 2>/dev/null
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc
 	-rmdir $(lib) 2>/dev/null
 
