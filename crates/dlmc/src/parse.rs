@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(parsed(&around(bad, "3")).ok(), Some(1));
         assert!(parsed(&around(bad, "")).is_err());
         assert!(parsed(&around("typedef int @@;", "3")).is_err());
-        let error = parsed("int x;\nint y\nint z;").expect_err("no C");
-        assert_eq!(error.at, 13);
+        let error = parsed("int x;\nint y = @;").expect_err("no C");
+        assert_eq!(error.at, 15);
     }
 }

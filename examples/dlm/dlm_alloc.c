@@ -1,7 +1,7 @@
 /* The same without the keyword: DLM's functions. Each half of the matrix is got before it is used, and put back after.
  *
- *     cc -O2 alloc.c -o alloc $(pkg-config --cflags --libs dlm)
- *     DLM_MEMORY=64M ./alloc
+ *     cc -O2 dlm_alloc.c -o dlm_alloc $(pkg-config --cflags --libs dlm)
+ *     DLM_MEMORY=64M ./dlm_alloc
  */
 #include <dlm.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* DLM's example: an array larger than the RAM that the program may use, declared as any other, filled and summed by all
  * processors.
  *
- *     dlmc -O2 -fopenmp matrix.c -o matrix
- *     ream run --memory 64M -- ./matrix
+ *     dlmc -O2 -fopenmp dlm_matrix.c -o dlm_matrix
+ *     ream run --memory 64M -- ./dlm_matrix
  */
 #include <stdio.h>
 
