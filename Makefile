@@ -85,7 +85,7 @@ fmt:
 	$(CARGO) fmt --all
 
 install:
-	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
+	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so -a -f $(release)/dlmc -a -f $(release)/libdlm.a || { echo 'make install: not built yet; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
 	$(INSTALL) -d $(lib)
@@ -102,7 +102,9 @@ install:
 	$(INSTALL) -D -m 755 $(release)/dlmc $(bin)/dlmc
 	$(INSTALL) -D -m 644 $(release)/libdlm.a $(lib)/libdlm.a
 	$(INSTALL) -D -m 644 include/dlm.h $(include)/dlm.h
-	$(INSTALL) -D -m 644 fortran/ream.F90 $(share)/ream/fortran/ream.F90
+	$(INSTALL) -d $(share)/ream/fortran
+	fortran/generate.sh $(version) > $(share)/ream/fortran/ream.f90
+	chmod 644 $(share)/ream/fortran/ream.f90
 	$(INSTALL) -d $(pkgconfig) $(cmake)
 	sed 's/@VERSION@/$(version)/' packaging/ream.pc.in > $(pkgconfig)/ream.pc
 	sed 's/@VERSION@/$(version)/' packaging/reamConfigVersion.cmake.in > $(cmake)/reamConfigVersion.cmake
@@ -118,7 +120,7 @@ uninstall:
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake)
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc
-	rm -f $(bin)/dlmc $(lib)/libdlm.a $(include)/dlm.h $(pkgconfig)/dlm.pc $(share)/ream/fortran/ream.F90
+	rm -f $(bin)/dlmc $(lib)/libdlm.a $(include)/dlm.h $(pkgconfig)/dlm.pc $(share)/ream/fortran/ream.f90
 	-rmdir $(share)/ream/fortran $(share)/ream 2>/dev/null
 	-rmdir $(lib) 2>/dev/null
 
