@@ -125,3 +125,12 @@ fn arrays_of_every_kind_and_rank() {
         assert_eq!(outcome.exited(0).out(), "failed 0\n");
     }
 }
+
+#[test]
+fn a_program_begins_a_session_itself() {
+    let Some(binary) = compiled(&program("f90/ream_begins.f90"), "ream_begins") else { return };
+    let outcome = Run::of(&binary).finish();
+    let words: u64 = 16 << 20;
+    assert_eq!(outcome.exited(0).out(), format!("{}\n", words * (words + 1) / 2));
+    assert!(outcome.peak_rss < 230 * MIB, "{}", outcome.describe());
+}

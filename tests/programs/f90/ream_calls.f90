@@ -87,7 +87,9 @@ program ream_calls
   call ream_enable(.true., smallest=-1_int64, stat=stat)
   call must(stat == -22, 'a negative size')
   allocate (own(1000000))
-  own = [(real(i, real64), i=1, 1000000)]
+  do i = 1, size(own)
+    own(i) = i
+  end do
   call ream_advise(own, ream_sequential)
   call must(sum(own) == 500000500000.0_real64, 'an allocated one')
   call ream_enable(.false.)
