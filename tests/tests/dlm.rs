@@ -1,11 +1,13 @@
 //! DLM's interface, as an installation brings it: `dlmc` compiles programs with dlm arrays, which are paged under `ream
 //! run` and where DLM_MEMORY asks for it, and refuses what it cannot translate; `dlm.h` does what it says.
 
-use ream_tests::{Installation, MIB, Run, Scratch, program, ran, skip};
+use ream_tests::{Installation, MIB, Run, Scratch, make_runnable, program, ran, skip};
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 const WARNINGS: [&str; 4] = ["-O2", "-Wall", "-Wextra", "-Werror"];
 
@@ -250,4 +252,51 @@ fn a_program_begins_a_session_itself() {
     let binary = compiled(&scratch, "dlm_calls", &["-pthread", "-I", &program("c").to_string_lossy()]);
     Run::of(&binary).arg("session").env("DLM_MEMORY", "64M").finish().exited(0);
     Run::of(&binary).arg("refused").env("DLM_MEMORY", "1M").finish().exited(0).says("dlm: DLM_MEMORY=1M: ");
+}
+
+#[test]
+fn files_with_and_without_arrays_in_one_call() {
+    let scratch = Scratch::new("dlm-mixture");
+    fs::write(scratch.file("given.h"), "static int given(void) { return 4; }\n").expect("writing a header");
+    fs::write(scratch.file("y.c"), "int other(void) { return given(); }\n").expect("writing a source");
+    let text = "dlm int a[3];\nint other(void);\nint main(void) { a[1] = given(); return a[1] + other(); }\n";
+    let output = attempt(&scratch, text, &["-Wall", "-include", "given.h", "x.c", "y.c", "-o", "x"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    Run::of(scratch.file("x")).finish().exited(8);
+    // What is linked again gets the libraries then.
+    let again = attempt(&scratch, text, &["-include", "given.h", "-r", "x.c", "y.c", "-o", "both.o"]);
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert!(attempt(&scratch, text, &["both.o", "-o", "again"]).status.success());
+    Run::of(scratch.file("again")).memory(64).finish().exited(8);
+}
+
+#[test]
+fn what_is_compiled_pleases_the_strictest_compiler() {
+    let scratch = Scratch::new("dlm-strict");
+    let flags =
+        ["-std=c11", "-pedantic-errors", "-Wconversion", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes"];
+    ran(dlmc().args(WARNINGS).args(flags).arg("-c").arg(example("dlm_matrix.c")).arg("-o").arg(scratch.file("x.o")));
+}
+
+#[test]
+fn a_signal_ends_it_without_a_trace() {
+    let scratch = Scratch::new("dlm-signal");
+    let (slow, begun) = (scratch.file("slow"), scratch.file("begun"));
+    // A compiler that has begun, and never ends.
+    let script = format!("#!/bin/sh\ntouch {}\nexec sleep 100\n", begun.display());
+    fs::write(&slow, script).expect("writing a script");
+    make_runnable(&slow, 0o755);
+    let temporary = scratch.directory("tmp");
+    let mut child =
+        dlmc().env("DLMC_CC", &slow).env("TMPDIR", &temporary).args(["-c", "x.c"]).spawn().expect("starting dlmc");
+    let late = Instant::now() + Duration::from_secs(60);
+    while !begun.exists() && Instant::now() < late {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fs::read_dir(&temporary).expect("a directory").count(), 1);
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let status = child.wait().expect("waiting for dlmc");
+    assert_eq!(status.signal(), Some(libc::SIGTERM), "{status:?}");
+    assert_eq!(fs::read_dir(&temporary).expect("a directory").count(), 0);
 }

@@ -146,6 +146,12 @@ impl Arguments {
         self.items.iter().any(|item| matches!(item, Item::Option(option) if option == "-MD" || option == "-MMD"))
     }
 
+    /// Whether what is linked is to hold the libraries: not where it is to be linked again.
+    pub fn links_libraries(&self) -> bool {
+        self.stage == Stage::Link
+            && !self.items.iter().any(|item| matches!(item, Item::Option(option) if option == "-r"))
+    }
+
     fn output(&self) -> Option<&OsStr> {
         self.items.iter().rev().find_map(|item| match item {
             Item::Pair(option, value) if option == "-o" => Some(value.as_os_str()),
@@ -298,6 +304,11 @@ mod tests {
         assert_eq!(read("--version").stage, Stage::Preprocess);
         assert_eq!(read("-E a.c").stage, Stage::Preprocess);
         assert_eq!(read("-c a.c").stage, Stage::Compile);
+        assert!(
+            read("a.c").links_libraries()
+                && !read("-c a.c").links_libraries()
+                && !read("-r a.o -o b.o").links_libraries()
+        );
         assert!(Arguments::read(vec!["-static".into(), "a.c".into()]).is_err());
         assert!(Arguments::read(vec!["a.c".into(), "-o".into()]).is_err());
     }

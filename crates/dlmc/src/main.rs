@@ -93,7 +93,7 @@ fn run(arguments: Vec<OsString>, show: bool) -> Result<ExitStatus, String> {
     }
     let mut command = Command::new(&compiler[0]);
     command.args(&compiler[1..]).args(arguments_read.compile(&made));
-    if arguments_read.stage == Stage::Link {
+    if arguments_read.links_libraries() {
         command.args(libraries(prefix.as_deref()));
     }
     children::finish(&mut command)

@@ -37,6 +37,8 @@ pub fn uses(source: &str, line: &Token, is_array: &dyn Fn(&Token) -> bool) -> Re
         return Ok(Vec::new());
     }
     let openmp = match text(1) {
+        // Names parameters of the function that follows.
+        "omp" if text(2) == "declare" && matches!(text(3), "simd" | "variant" | "reduction") => return Ok(Vec::new()),
         "omp" => true,
         "acc" | "weak" | "redefine_extname" | "scalar_storage_order" => false,
         _ => return Ok(Vec::new()),
@@ -106,6 +108,7 @@ mod tests {
         assert_eq!(found("#pragma omp parallel for private(a)"), None);
         assert_eq!(found("#pragma omp parallel for reduction(+:s, a[:3])"), None);
         assert_eq!(found("#pragma omp threadprivate(a)"), None);
+        assert_eq!(found("#pragma omp declare simd linear(a)"), Some(0));
         assert_eq!(found("#pragma weak a"), None);
         assert_eq!(found("#pragma GCC unroll a"), Some(0));
         assert_eq!(found("# 1 \"a\""), Some(0));

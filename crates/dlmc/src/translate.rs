@@ -41,6 +41,10 @@ fn translated(source: &str, all: &[Token], places: &Places) -> Result<Option<Str
     let mut masked = mask(source, all, &marked);
     let unit = parse(source, all, places, &mut masked)?;
     let declared = declare::read(source, &unit, &marked)?;
+    // The parser sees another letter in place of each byte of these.
+    if let Some(array) = declared.arrays.iter().find(|array| !source[array.at..].starts_with(&array.name)) {
+        return Err(Problem::at(array.at, "a dlm array's name cannot have letters beyond ASCII"));
+    }
     let wanted: HashSet<String> = declared.arrays.iter().map(|array| array.name.clone()).collect();
     let names = Names::of(&unit, &wanted);
 

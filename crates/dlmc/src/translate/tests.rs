@@ -1,3 +1,5 @@
+//! Translations of small sources, and what cannot be translated.
+
 use super::*;
 
 /// What becomes of a source, the declarations and uses in one line, without the part that runs before main.
@@ -127,6 +129,7 @@ fn what_cannot_be_translated_is_an_error_with_its_line() {
         ("dlm int a[2];\nint f(void) { int g(void) { return 1; } return g(); }", 2, "not understood from"),
         ("dlm int a[2];\n# 9 \"other.h\"\nint int @;", 9, "not understood from"),
         ("dlm dlm int a[2];", 1, "twice"),
+        ("dlm int \u{e9}t[2];", 1, "letters beyond ASCII"),
     ];
     for (source, line, words) in cases {
         let message = error(source);
