@@ -273,8 +273,15 @@ fn files_with_and_without_arrays_in_one_call() {
 #[test]
 fn what_is_compiled_pleases_the_strictest_compiler() {
     let scratch = Scratch::new("dlm-strict");
-    let flags =
-        ["-std=c11", "-pedantic-errors", "-Wconversion", "-Wshadow", "-Wmissing-prototypes", "-Wstrict-prototypes"];
+    let flags = [
+        "-std=c11",
+        "-fopenmp",
+        "-pedantic-errors",
+        "-Wconversion",
+        "-Wshadow",
+        "-Wmissing-prototypes",
+        "-Wstrict-prototypes",
+    ];
     ran(dlmc().args(WARNINGS).args(flags).arg("-c").arg(example("dlm_matrix.c")).arg("-o").arg(scratch.file("x.o")));
 }
 
