@@ -75,7 +75,7 @@ fn run(arguments: Vec<OsString>, show: bool) -> Result<ExitStatus, String> {
         };
         let name = source.to_string_lossy();
         let text = String::from_utf8(text).map_err(|_| format!("{name}:1: error: dlmc: reads UTF-8 only"))?;
-        let new = translate(&text, &name)?;
+        let new = translated(&text, &name)?;
         if show {
             let text = new.unwrap_or(text);
             std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("dlmc: standard output: {error}"))?;
@@ -97,6 +97,17 @@ fn run(arguments: Vec<OsString>, show: bool) -> Result<ExitStatus, String> {
         command.args(libraries(prefix.as_deref()));
     }
     children::finish(&mut command)
+}
+
+/// Translates on a stack of its own: the parser descends as deep as expressions are nested, and sums of ten thousand terms
+/// are.
+fn translated(text: &str, name: &str) -> Result<Option<String>, String> {
+    const STACK: usize = 256 << 20;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || translate(text, name));
+        let thread = thread.map_err(|error| format!("dlmc: a stack of 256 MiB: {error}"))?;
+        thread.join().unwrap_or_else(|_| Err(format!("{name}:1: error: dlmc: a defect of dlmc")))
+    })
 }
 
 /// What the preprocessor writes, or how it failed, after it has said why.
