@@ -72,6 +72,21 @@ class CHints(ctypes.Structure):
     ]
 
 
+class CAllocator(ctypes.Structure):
+    """struct ream_allocator; its functions are addresses."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("min", ctypes.c_size_t),
+        ("hints", ctypes.POINTER(CHints)),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    ]
+
+
 _INT, _LONG, _SIZE, _ADDRESS, _TEXT = ctypes.c_int, ctypes.c_long, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 
 # Name: result, arguments.
@@ -81,6 +96,10 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "ream_enable": (_INT, _INT, _SIZE, _SIZE),
     "ream_alloc": (_ADDRESS, _SIZE, _ADDRESS),
     "ream_free": (_INT, _ADDRESS),
+    "ream_allocator_malloc": (_ADDRESS, _ADDRESS, _SIZE),
+    "ream_allocator_calloc": (_ADDRESS, _ADDRESS, _SIZE, _SIZE),
+    "ream_allocator_realloc": (_ADDRESS, _ADDRESS, _ADDRESS, _SIZE),
+    "ream_allocator_free": (None, _ADDRESS, _ADDRESS, _SIZE),
     "ream_advise": (_INT, _ADDRESS, _SIZE, _INT),
     "ream_pin": (_INT, _ADDRESS, _SIZE),
     "ream_unpin": (_INT, _ADDRESS, _SIZE),

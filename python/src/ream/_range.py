@@ -42,9 +42,9 @@ class _Range(NamedTuple):
 
 
 def _item(typestr: str) -> Tuple[str, int]:
-    """The kind and the bytes of an element; units may stand behind them, as in <M8[ns]."""
+    """The kind and the bytes of an element; units may stand behind them, as in <M8[ns], and references have none."""
     digits = _DIGITS.match(typestr, 2)
-    size = int(digits.group()) if digits else 0
+    size = int(digits.group()) if digits else ctypes.sizeof(ctypes.c_void_p)
     return typestr[1], size * 4 if typestr[1] == "U" else size
 
 
