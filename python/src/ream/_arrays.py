@@ -24,10 +24,10 @@ class _Block:
     __slots__ = ("_address", "_free", "_size")
 
     def __init__(self, size: int, wanted: Wishes) -> None:
-        # Kept here: at the interpreter's end modules may be empty before arrays go.
-        self._free = library().function("ream_free")
         self._address = 0
         self._size = size
+        # Kept here: at the interpreter's end modules may be empty before arrays go.
+        self._free = library().function("ream_free")
         self._address = allocate(size, wanted)
 
     def __del__(self) -> None:
