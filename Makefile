@@ -35,6 +35,7 @@ build: library command
 library:
 	$(CARGO) build --release --package ream-runtime
 	$(CARGO) build --release --package ream-calls
+	$(CARGO) build --release --package ream-inside
 
 command:
 	$(CARGO) build --release --package ream-cli --package ream-bench
@@ -59,12 +60,13 @@ check:
 	$(MAKE) blackbox
 
 lint:
-	$(CARGO) clippy --workspace --exclude ream-runtime --exclude ream-calls --all-targets -- --deny warnings
+	$(CARGO) clippy --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-inside --all-targets -- --deny warnings
 	$(CARGO) clippy --package ream-runtime --all-targets -- --deny warnings
 	$(CARGO) clippy --package ream-calls --all-targets -- --deny warnings
+	$(CARGO) clippy --package ream-inside --all-targets -- --deny warnings
 
 test:
-	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-tests
+	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-inside --exclude ream-tests
 	$(CARGO) test --package ream-runtime
 	$(CARGO) test --package ream-calls
 
@@ -83,7 +85,7 @@ fmt:
 	$(CARGO) fmt --all
 
 install:
-	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
+	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so -a -f $(release)/libream_inside.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
 	$(INSTALL) -d $(lib)
@@ -92,6 +94,7 @@ install:
 	$(INSTALL) -D -m 755 $(release)/ream-bench-coverage $(bin)/ream-bench-coverage
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
+	$(INSTALL) -D -m 644 $(release)/libream_inside.so $(lib)/libream_inside.so
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.bash $(share)/bash-completion/completions/ream
 	$(INSTALL) -D -m 644 crates/cli/golden/_ream $(share)/zsh/site-functions/_ream
@@ -107,7 +110,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake)
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc

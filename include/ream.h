@@ -7,8 +7,11 @@
  * Where it works
  *   In a session (a program started with `ream run`, and all that it starts) everything works. In a program that is
  *   linked with -lream and started without, large pages work (ream_enable, ream_alloc), the rest answers as each
- *   function says, and nothing is paged. Programs that may run without the library link none: they define REAM_WEAK
- *   before this header, and test a function's address before they call it.
+ *   function says, and nothing is paged until it begins a session (ream_start). Programs that may run without the library
+ *   link none: they define REAM_WEAK before this header, and test a function's address before they call it.
+ *   A process that runs already loads libream_inside.so, with dlopen(3), and finds the functions with dlsym(3). It takes
+ *   over nothing until ream_enable(1, ...) or ream_start: see there. Where libream.so is in the process (`ream run`), its
+ *   functions are to be used, which dlsym(RTLD_DEFAULT, "ream_status") finds.
  *
  * Units
  *   Sizes and addresses are bytes. A page is 4096 bytes, a large page is ream_status.large_page bytes.
@@ -58,7 +61,7 @@ struct ream_status {
 	size_t size;         /* set by the caller: sizeof(struct ream_status) */
 	uint32_t support;    /* REAM_SUPPORTS_... */
 	uint32_t enabled;    /* 1: new blocks between min and max go on large pages; see ream_enable */
-	uint32_t session;    /* 1: started with `ream run` */
+	uint32_t session;    /* 1: started with `ream run`, or after ream_start */
 	uint32_t paging;     /* 1: pages of this process come and go; it begins when the budget is nearly used */
 	uint64_t min;        /* smallest and largest block of which that is so; max 0: no limit */
 	uint64_t max;
@@ -123,9 +126,16 @@ REAM_FUNCTION int ream_each_region(int (*tell)(const struct ream_region *region,
  * managed: those of `min` to `max` bytes (max 0: no limit), or none (on = 0). What was given out stays what it is, and is
  * freed as always. At the start it is on for everything in a session, and off without one.
  *   Malloc's blocks below 4 MiB share memory in a session, which is managed whatever is said here. Without a session
- * a block must have 2 MiB to be on a large page: a smaller min counts as 2 MiB.
+ * each block has whole large pages; those below 64 KiB have none.
+ *   In libream_inside.so the first call with on = 1 takes over malloc and its relatives, mmap and its own, and dlopen, in
+ * all objects of the process and those loaded later: the words through which they call these functions lead to the library
+ * from then on. Blocks between min and max (64 KiB at least) are the library's then, all others come from the allocator
+ * that the process has; both are freed and resized by the same functions, also when it is off again. An address of free
+ * or realloc that a program took before, and keeps in memory of the heap, is not found: such a program must not free
+ * a block with it that it got later.
  *   Memory that is not managed is outside the budget.
- * Errors: -EINVAL when on is not 0 or 1, or max is less than min.
+ * Errors: -EINVAL when on is not 0 or 1, or max is less than min; -EBUSY in libream_inside.so when libream.so is in the
+ * process, too.
  */
 REAM_FUNCTION int ream_enable(int on, size_t min, size_t max);
 
@@ -217,6 +227,19 @@ REAM_FUNCTION int ream_unpin(void *address, size_t size);
  * Errors: -EINVAL when it is not a name, -EFAULT, -ENOSPC.
  */
 REAM_FUNCTION int ream_phase(const char *name);
+
+/*
+ * Begins a session in a process that has none: from now on large blocks of malloc (1 MiB and more in libream_inside.so, or
+ * as ream_enable said) and large mappings are managed, in libream.so small blocks, too. `budget` bytes of RAM hold them;
+ * the rest is in a file without a name in the directory `store` (NULL: where `ream run` would have it). Options that the
+ * environment and the configuration file give to `ream run` hold. What the process has already stays plain memory,
+ * outside the budget;
+ * forked children belong to the session, programs that it executes do not. The session ends with its last process.
+ *   The `ream` command makes the session: it is looked for beside the library, in ../../bin from there, and in PATH.
+ * Errors: -EALREADY when there is a session (ream_budget changes its budget), -ERANGE below 16 MiB, -ENOENT without the
+ * command, -EINVAL when it refuses, which it explains on standard error, -EFAULT, and those of posix_spawn(3).
+ */
+REAM_FUNCTION int ream_start(uint64_t budget, const char *store);
 
 /*
  * Changes the budget of the whole session. A smaller one takes effect as pages leave, in this process at once, in others

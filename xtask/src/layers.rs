@@ -7,13 +7,15 @@ use std::path::Path;
 
 /// The layers, from the top; each may use those before it.
 pub const LAYERS: &[&str] = &[
-    "page", "policy", "wire", "options", "stats", "sys", "store", "pager", "large", "heap", "runtime", "calls",
-    "server", "cli",
+    "page", "policy", "wire", "options", "stats", "sys", "store", "pager", "large", "heap", "runtime", "inside",
+    "calls", "server", "cli",
 ];
 
 /// The layers that work inside the user's process: no standard library, no allocation, no panics.
-pub const IN_PROCESS: &[&str] =
-    &["page", "policy", "wire", "options", "stats", "sys", "store", "pager", "large", "heap", "runtime", "calls"];
+pub const IN_PROCESS: &[&str] = &[
+    "page", "policy", "wire", "options", "stats", "sys", "store", "pager", "large", "heap", "runtime", "inside",
+    "calls",
+];
 
 /// The layers that forbid `unsafe`.
 pub const SAFE: &[&str] = &["page", "policy", "wire", "options", "store"];

@@ -6,9 +6,10 @@ use object::{Object, ObjectSymbol};
 use std::path::{Path, PathBuf};
 
 /// Packages, what they make, and the list of its symbols.
-const LIBRARIES: [(&str, &str, &str); 2] = [
+const LIBRARIES: [(&str, &str, &str); 3] = [
     ("ream-runtime", "libream.so", "crates/runtime/symbols.golden"),
     ("ream-calls", "libream_calls.so", "crates/calls/symbols.golden"),
+    ("ream-inside", "libream_inside.so", "crates/inside/symbols.golden"),
 ];
 
 /// Builds the libraries and compares their dynamic symbols with the golden files, or writes those.

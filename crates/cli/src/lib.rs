@@ -22,6 +22,7 @@ mod program;
 mod programs;
 mod run;
 mod secure;
+mod session;
 mod settings;
 mod setup;
 mod shared;
@@ -56,6 +57,7 @@ pub fn main() -> i32 {
             let program = path.clone().into_os_string();
             run::run_marked(&|mark| settle_for(Some(&program), Vec::new(), mark), &path, arguments.collect())
         }
+        Some(name) if name == session::NAME => session::main(arguments),
         _ => command(arguments),
     };
     match outcome {

@@ -216,6 +216,20 @@ fn enter_session(
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("/proc/self/exe: {}; is /proc mounted?", reason(&error))))?;
     let library = library::find(variable(library::VARIABLE), &own)?;
+    let mut libraries = vec![library.clone()];
+    if engine == USER_MODE {
+        libraries.push(library::calls(&library)?);
+    }
+    log.info(&format!("library {}", library.display()));
+    let session = session_for(std::process::id(), settings, pages, engine, log)?;
+    let libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
+    let preload = library::preload(&libraries, variable("LD_PRELOAD").as_deref());
+    Ok(vec![("LD_PRELOAD".into(), preload), ("REAM_SESSION".into(), session.into())])
+}
+
+/// Starts a session for a process. Returns its address.
+fn session_for(process: u32, settings: &Settings, pages: &Config, engine: &str, log: &Log) -> Result<String, Failure> {
+    let variable = |name: &str| std::env::var_os(name);
     let machine = Machine::look().map_err(Failure::new)?;
     let budget = budget(settings, &machine, log)?;
     let place = place::choose(settings, &variable, &mut |line| log.warn(&line))?;
@@ -223,26 +237,34 @@ fn enter_session(
     (config.pages, config.pages_required, config.populate) = (pages.pages, pages.pages_required, pages.populate);
     secure::settle(settings, &Circumstances::look(), &mut config, &mut |line| log.warn(&line))?;
     config.shared_next = pages.shared_next;
-    let mut libraries = vec![library.clone()];
     if engine == USER_MODE {
         config.engine = ream_stats::Engine::UserMode as u32;
-        libraries.push(library::calls(&library)?);
     }
     log.info(&format!(
-        "budget {}, store {} up to {}, engine {}, io {}, library {}",
+        "budget {}, store {} up to {}, engine {}, io {}",
         show_size(budget),
         place.directory.display(),
         show_size(place.limit),
         word(ENGINES, settings.engine),
         word(IO, settings.io),
-        library.display(),
     ));
-    let session = start_session(&config).map_err(|(what, error)| {
+    start_session(process, &config).map_err(|(what, error)| {
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
-    })?;
-    let libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
-    let preload = library::preload(&libraries, variable("LD_PRELOAD").as_deref());
-    Ok(vec![("LD_PRELOAD".into(), preload), ("REAM_SESSION".into(), session.into())])
+    })
+}
+
+/// Starts a session for a process that runs already and asked for one, and prints its address.
+pub fn begin_session(process: u32, settings: &Settings) -> Result<String, Failure> {
+    let log = Log::open(settings)?;
+    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    let engine = doctor::engine::choose(asked, io).map_err(|why| Failure::new(format!("cannot page here: {why}")))?;
+    if engine == USER_MODE {
+        let why = "a session that a program begins itself needs a whole userfaultfd; see ream setup, or use ream run";
+        return Err(Failure::new(why));
+    }
+    let mut pages = Config::new();
+    Offer::of(Path::new("/")).settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
+    session_for(process, settings, &pages, engine, &log)
 }
 
 /// The word at a place of a list.
@@ -363,14 +385,13 @@ fn appendable(option: &str, path: &Path) -> Result<std::fs::File, Failure> {
 }
 
 /// Makes the shared memory of a session and starts its agent. Returns the value of `REAM_SESSION`.
-fn start_session(config: &Config) -> Result<String, (&'static str, std::io::Error)> {
+fn start_session(process: u32, config: &Config) -> Result<String, (&'static str, std::io::Error)> {
     let memory = os::shared_memory(c"ream-session", Session::BYTES).map_err(|error| ("shared memory", error))?;
     let mapping = os::map_shared(&memory, Session::BYTES).map_err(|error| ("shared memory", error))?;
     let nonce = os::random().map_err(|error| ("random numbers", error))?;
     let door = os::random().map_err(|error| ("random numbers", error))?;
     let session = agent::create(mapping, nonce, door, config);
-    let pid = std::process::id();
-    session.set_root(Identity { pid, start: agent::start_of(pid).unwrap_or(0) });
+    session.set_root(Identity { pid: process, start: agent::start_of(process).unwrap_or(0) });
     let agent = agent::start(&memory).map_err(|error| ("agent", error))?;
     Ok(format!("/proc/{agent}/fd/{}:{nonce:016x}-{door:016x}", agent::MEMORY))
 }

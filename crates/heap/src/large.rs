@@ -217,7 +217,9 @@ impl<E: Engine> Large<E> {
     }
 
     fn length_for(&self, bytes: usize) -> Option<usize> {
-        let unit = if self.count.load(Ordering::Relaxed) < MANY { PAGE_BYTES } else { BLOCK_BYTES };
+        // Without a session blocks are here to lie on large pages, of which they have whole ones.
+        let whole = !E::in_session() && E::large_pages();
+        let unit = if self.count.load(Ordering::Relaxed) < MANY && !whole { PAGE_BYTES } else { BLOCK_BYTES };
         let length = bytes.max(1).checked_next_multiple_of(unit)?;
         (length <= isize::MAX as usize).then_some(length)
     }

@@ -10,7 +10,9 @@ mod chunks;
 mod large;
 mod placing;
 mod relocate;
+#[cfg(feature = "small")]
 pub mod seams;
+#[cfg(feature = "small")]
 pub mod small;
 mod table;
 mod wrapped;

@@ -5,6 +5,7 @@
 //! error and no crash. No lock is held while a caller's function runs.
 
 mod allocator;
+mod begin;
 mod blocks;
 mod caller;
 mod list;
@@ -280,20 +281,28 @@ fn budget(bytes: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Begins a session in this process.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_start(budget: u64, store: *const c_char) -> c_int {
+    answer(begin::start(budget, store.expose_provenance()))
+}
+
 /// What an error code of these functions means: a text that stays.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_error(code: c_int) -> *const c_char {
     let text = match code.checked_neg() {
         Some(0) => c"no error",
         Some(1) => c"not allowed here: only blocks of ream_alloc, large blocks of malloc and mappings can be dropped",
+        Some(2) => c"no ream command: neither beside the library nor in PATH",
         Some(12) => c"no memory: none is mapped there, or there is none left, or it would exceed half of the budget",
         Some(14) => c"bad address",
-        Some(16) => c"in use: too much is kept in RAM for this budget",
+        Some(16) => c"in use: too much is kept in RAM for this budget, or libream.so is in the process already",
         Some(22) => c"invalid argument",
         Some(28) => c"no room: there are 32 phases already",
         Some(34) => c"out of range: a budget is 16 MiB at least, and four times that of the start at most",
         Some(95) => c"not supported: the page size or the store that was asked for",
-        Some(107) => c"no session: start the program with 'ream run'",
+        Some(107) => c"no session: start the program with 'ream run', or begin one with ream_start",
+        Some(114) => c"there is a session already: ream_budget changes its budget",
         _ => c"error of the system",
     };
     text.as_ptr()
@@ -301,13 +310,23 @@ pub extern "C" fn ream_error(code: c_int) -> *const c_char {
 
 /// What blocks of malloc are large, unless the program says otherwise.
 fn usual_large() -> usize {
-    ream_heap::LARGE_BYTES
+    // Where no others are ours, smaller ones are worth it, too.
+    if cfg!(feature = "inside") { 1 << 20 } else { ream_heap::LARGE_BYTES }
 }
 
 /// Puts the switch into effect for malloc's blocks.
-fn switched(min: usize) {
-    if heap::alone() {
-        heap_blocks::set_large_from(min.clamp(ream_page::BLOCK_BYTES, usual_large()));
+fn switched(min: usize) -> Result<(), Errno> {
+    #[cfg(feature = "inside")]
+    crate::inside::take_over()?;
+    if heap::alone() || cfg!(feature = "inside") {
+        heap_blocks::set_large_from(min);
     }
     heap::LARGE.drain();
+    Ok(())
+}
+
+/// Where `ream_status` is, to tell one library of Ream in a process from another.
+#[cfg(feature = "inside")]
+pub fn status_function() -> usize {
+    ream_status as *const () as usize
 }

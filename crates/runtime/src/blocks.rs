@@ -3,10 +3,11 @@
 //! that one look at an address tells that a block is not large.
 
 use crate::heap::LARGE;
+use crate::small;
 use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use ream_heap::{LARGE_BYTES, small};
+use ream_heap::LARGE_BYTES;
 use ream_page::{BLOCK_BYTES, PAGE_BYTES};
 
 /// Blocks have at least this size, and so this alignment: jemalloc aligns smaller ones to their own size only.
@@ -26,7 +27,10 @@ pub fn set_large_from(bytes: usize) {
 
 #[inline(always)]
 fn is_large(bytes: usize) -> bool {
-    bytes >= LEAST_LARGE && bytes >= LARGE_FROM.load(Ordering::Relaxed)
+    // Where the process has an allocator of its own, that makes whatever is not to be on large pages.
+    bytes >= LEAST_LARGE
+        && bytes >= LARGE_FROM.load(Ordering::Relaxed)
+        && (!cfg!(feature = "inside") || crate::abi::switch::wanted(bytes))
 }
 
 const ENOMEM: c_int = 12;
@@ -163,7 +167,7 @@ pub unsafe fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mu
 
 /// A block at a multiple of `align`, which is a power of two.
 fn aligned(align: usize, bytes: usize) -> Option<NonNull<c_void>> {
-    if is_large(bytes) || align > BLOCK_BYTES {
+    if is_large(bytes) || align > BLOCK_BYTES && !cfg!(feature = "inside") {
         return LARGE.allocate(bytes, align, false).map(NonNull::cast);
     }
     NonNull::new(small::aligned(align, bytes.max(LEAST)))

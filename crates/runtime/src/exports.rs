@@ -30,13 +30,13 @@ fn place(result: Result<usize, Errno>) -> *mut c_void {
 }
 
 /// malloc(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
     blocks::malloc(bytes)
 }
 
 /// calloc(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     blocks::calloc(count, size)
 }
@@ -45,7 +45,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: the caller's promise.
     unsafe { blocks::realloc(block, bytes) }
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
     // SAFETY: the caller's promise.
     unsafe { blocks::reallocarray(block, count, size) }
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, size: us
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller's promise.
     unsafe { blocks::free(block) }
@@ -75,32 +75,32 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { blocks::posix_memalign(to, align, bytes) }
 }
 
 /// aligned_alloc(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
     blocks::memalign(align, bytes)
 }
 
 /// memalign(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     blocks::memalign(align, bytes)
 }
 
 /// valloc(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
     blocks::memalign(ream_page::PAGE_BYTES, bytes)
 }
 
 /// pvalloc(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     blocks::pvalloc(bytes)
 }
@@ -109,14 +109,14 @@ pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     // SAFETY: the caller's promise.
     unsafe { blocks::usable_size(block) }
 }
 
 /// malloc_trim(3); `keep` is ignored.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn malloc_trim(_keep: usize) -> c_int {
     c_int::from(blocks::trim())
 }
@@ -125,7 +125,7 @@ pub extern "C" fn malloc_trim(_keep: usize) -> c_int {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
     bytes: usize,
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn mmap(
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
     bytes: usize,
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn mmap64(
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     // SAFETY: the caller's promise.
     answer(unsafe { maps::unmap(address.expose_provenance(), bytes) })
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_bytes: usize,
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn mremap(
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, what: c_int) -> c_int {
     // SAFETY: the caller's promise.
     answer(unsafe { advice::advise(address.expose_provenance(), bytes, what as u32 as usize) })
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, what: c_int
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_madvise(address: *mut c_void, bytes: usize, what: c_int) -> c_int {
     const POSIX_MADV_DONTNEED: c_int = 4;
     if what == POSIX_MADV_DONTNEED {
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn posix_madvise(address: *mut c_void, bytes: usize, what:
 }
 
 /// shmget(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn shmget(key: c_int, bytes: usize, flags: c_int) -> c_int {
     match shared::get(key as u32 as usize, bytes, flags as u32 as usize) {
         Ok(id) => id as c_int,
@@ -226,7 +226,7 @@ pub extern "C" fn shmget(key: c_int, bytes: usize, flags: c_int) -> c_int {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: the caller's promise.
     place(unsafe { shared::attach(id as u32 as usize, address.expose_provenance(), flags as u32 as usize) })
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
     // SAFETY: the caller's promise.
     answer(unsafe { holds::protect(address.expose_provenance(), bytes, protection as u32 as usize, None) })
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn pkey_mprotect(address: *mut c_void, bytes: usize, protection: c_int, key: c_int) -> c_int {
     let key = Some(key as isize as usize);
     // SAFETY: the caller's promise.
@@ -254,31 +254,31 @@ pub unsafe extern "C" fn pkey_mprotect(address: *mut c_void, bytes: usize, prote
 }
 
 /// mlock(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn mlock(address: *const c_void, bytes: usize) -> c_int {
     answer(holds::lock(address.expose_provenance(), bytes, 0))
 }
 
 /// mlock2(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn mlock2(address: *const c_void, bytes: usize, flags: u32) -> c_int {
     answer(holds::lock(address.expose_provenance(), bytes, flags as usize))
 }
 
 /// munlock(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn munlock(address: *const c_void, bytes: usize) -> c_int {
     answer(holds::unlock(address.expose_provenance(), bytes))
 }
 
 /// mlockall(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn mlockall(flags: c_int) -> c_int {
     answer(holds::lock_all(flags as u32 as usize))
 }
 
 /// munlockall(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn munlockall() -> c_int {
     answer(holds::unlock_all())
 }
@@ -287,7 +287,7 @@ pub extern "C" fn munlockall() -> c_int {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn vmsplice(fd: c_int, parts: *const c_void, count: usize, flags: u32) -> isize {
     // SAFETY: the caller's promise.
     match unsafe { references::vmsplice(fd as usize, parts.expose_provenance(), count, flags as usize) } {
@@ -300,7 +300,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, parts: *const c_void, count: usize,
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, bytes: u32) -> c_int {
     let (fd, level, name) = (fd as usize, level as usize, name as usize);
     // SAFETY: the caller's promise.
@@ -309,19 +309,19 @@ pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value:
 
 /// For `libream_calls.so`: what is managed of so many bytes stays resident until [`ream_take_back`]. `chain` is 0, or what
 /// an earlier call returned, to which this one adds.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn ream_lend(address: usize, bytes: usize, chain: u32) -> u32 {
     lending::lend(address, bytes, Chain(chain)).0
 }
 
 /// For `libream_calls.so`: ends what [`ream_lend`] began.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn ream_take_back(chain: u32) {
     lending::take_back(Chain(chain));
 }
 
 /// For `libream_calls.so`: what is managed of so many bytes stays resident for as long as it is mapped.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn ream_keep(address: usize, bytes: usize) {
     lending::keep(address, bytes);
 }
@@ -330,7 +330,7 @@ pub extern "C" fn ream_keep(address: usize, bytes: usize) {
 ///
 /// # Safety
 /// As the manual says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut c_ulong,
     attributes: *const c_void,
@@ -342,14 +342,14 @@ pub unsafe extern "C" fn pthread_create(
 }
 
 /// _exit(2), by which shells end: the session hears of it, as it does at exit(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
 pub extern "C" fn _exit(status: c_int) -> ! {
     init::end();
     ream_sys::process::end_process(status)
 }
 
 /// _Exit(3): the same.
-#[cfg_attr(not(test), unsafe(export_name = "_Exit"))]
+#[cfg_attr(not(any(test, feature = "inside")), unsafe(export_name = "_Exit"))]
 pub extern "C" fn exit_at_once(status: c_int) -> ! {
     _exit(status)
 }
@@ -362,7 +362,7 @@ macro_rules! rights {
             ///
             /// # Safety
             /// As the manual says.
-            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the caller's promise.
                 unsafe { rights::$name($($argument),*) }

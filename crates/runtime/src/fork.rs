@@ -40,7 +40,7 @@ pub fn register() {
 
 unsafe extern "C" fn prepare() {
     pool::fork_prepare();
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().prepare {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
@@ -66,7 +66,7 @@ unsafe extern "C" fn parent() {
     // SAFETY: see `Kept`.
     drop(unsafe { (*KEPT.0.get()).take() });
     pool::fork_parent(failed);
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
@@ -79,7 +79,7 @@ unsafe extern "C" fn child() {
     drop(unsafe { (*KEPT.0.get()).take() });
     locks::fork_child();
     pool::fork_child();
-    #[cfg(not(test))]
+    #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };

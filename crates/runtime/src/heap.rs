@@ -4,6 +4,7 @@
 use crate::abi::switch;
 use crate::{blocks, engine, lending, locks, pages, pool, regions};
 use core::sync::atomic::{AtomicU8, Ordering};
+#[cfg(not(feature = "inside"))]
 use ream_heap::small::Arenas;
 use ream_heap::{Chunks, Engine, Kind, Large};
 use ream_page::{Page, Run};
@@ -118,6 +119,7 @@ impl Engine for Paged {
     }
 }
 
+#[cfg(not(feature = "inside"))]
 impl Arenas for Paged {
     fn chunks() -> &'static Chunks<Paged> {
         &CHUNKS
@@ -125,7 +127,7 @@ impl Arenas for Paged {
 }
 
 /// jemalloc's seams, where there is a linker that joins them: not in unit tests.
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "inside")))]
 pub mod seams {
     ream_heap::seams!(super::Paged);
 }

@@ -35,14 +35,10 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         heap::stay_alone();
         return;
     };
-    if let (Some(process), Some(name)) = (session.process(index), name) {
-        let name = name.to_bytes();
-        process.set_name(name.rsplit(|byte| *byte == b'/').next().unwrap_or(name));
+    if let Some(name) = name {
+        call(session, index, name.to_bytes());
     }
-    ring(session);
-    SESSION.store(core::ptr::from_ref(session).cast_mut(), Ordering::Release);
-    let config = session.config();
-    maps::set_threshold(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
+    let config = enter(session);
     if config.engine() == ream_stats::Engine::UserMode {
         lending::begin();
         let threshold = usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX);
@@ -63,6 +59,44 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         // SAFETY: the linker's list, before any other code of the program runs.
         unsafe { leave_environment(environment) };
     }
+}
+
+/// Tells the session the program's name.
+fn call(session: &Session, index: usize, name: &[u8]) {
+    if let Some(process) = session.process(index) {
+        process.set_name(name.rsplit(|byte| *byte == b'/').next().unwrap_or(name));
+    }
+}
+
+/// The session is ours from now on.
+fn enter(session: &'static Session) -> &'static Config {
+    ring(session);
+    SESSION.store(core::ptr::from_ref(session).cast_mut(), Ordering::Release);
+    let config = session.config();
+    maps::set_threshold(usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX));
+    config
+}
+
+/// Joins a session that was made for this process, while its threads run: what it has is left as it is, stacks and static
+/// data among it. False when that failed, which was said.
+pub fn join_now(address: &[u8]) -> bool {
+    let Some((session, index)) = join(address) else { return false };
+    let mut name = [0; 256];
+    if let Ok(length) = file::open(c"/proc/self/comm", file::flags::READ, 0).and_then(|fd| {
+        let read = file::read(fd, &mut name);
+        file::close(fd);
+        read
+    }) {
+        call(session, index, name.get(..length).unwrap_or(&[]).trim_ascii());
+    }
+    let config = enter(session);
+    pages::want(config);
+    abi::switch::begin();
+    heap::join_session();
+    engine::start(session, index);
+    locks::begin(config);
+    pool::reserve(config);
+    true
 }
 
 /// Ends the process where a region did not come to lie on the pages that it must have.

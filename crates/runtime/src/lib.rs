@@ -15,11 +15,14 @@ mod heap;
 mod holds;
 mod identity;
 mod init;
+#[cfg(feature = "inside")]
+mod inside;
 mod kernel;
 mod lending;
 mod locks;
 mod maps;
 mod next;
+mod objects;
 mod pages;
 mod pieces;
 mod pool;
@@ -35,6 +38,11 @@ mod shared;
 mod stacks;
 mod statics;
 mod user;
+
+#[cfg(feature = "inside")]
+use inside::small;
+#[cfg(not(feature = "inside"))]
+use ream_heap::small;
 
 /// Called by the dynamic linker; see `init`.
 #[used]

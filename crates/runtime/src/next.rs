@@ -26,7 +26,9 @@ impl Next {
     pub unsafe fn get<F: Copy>(&self) -> Option<F> {
         let mut address = self.found.load(Ordering::Relaxed);
         if address == 0 {
-            const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+            // A library that was loaded later is behind all others: whatever the process uses is next.
+            const NEXT: *mut c_void =
+                core::ptr::without_provenance_mut(if cfg!(feature = "inside") { 0 } else { usize::MAX });
             // SAFETY: a name that ends with a zero byte.
             let found = unsafe { dlsym(NEXT, self.name.as_ptr()) };
             // "Next" is counted from the caller: the call must come back here.

@@ -5,23 +5,23 @@
 //! A forked child is not promised any page: it gets its copy on ordinary memory before it goes on, and the parent,
 //! whose next write would take a page from it, waits for that.
 
+mod fork;
+
+pub use fork::{fork_child, fork_parent, fork_prepare};
+
 use crate::engine::{self, warn};
 use crate::kernel::*;
-use crate::lending;
 use crate::pages::wanted;
 use crate::prefault;
-use crate::regions::{self, Regions};
+use crate::regions::Regions;
 use crate::reserve;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
 use ream_stats::{Config, Pages, Region};
 use ream_sys::Errno;
-use ream_sys::file::{self, Fd};
-use ream_sys::futex::{self, Guard, Mutex, Scope};
-use ream_sys::memory::{self, Protection, Zeroable};
-use ream_sys::process::{self, SignalSet, set_signal_mask};
-use ream_sys::syscall::{call2, call3, number};
+use ream_sys::futex::{Guard, Mutex};
+use ream_sys::memory::Zeroable;
+use ream_sys::syscall::{call3, number};
 
 /// The size of a gigantic page.
 pub const GIGANTIC_BYTES: usize = 1 << 30;
@@ -284,20 +284,6 @@ impl core::fmt::Display for Shortage {
     }
 }
 
-/// From the prepare handler of a fork to the others.
-struct Kept {
-    /// Shared with the child, which raises it when it has its copy; null when nothing is to be copied.
-    word: *const AtomicU32,
-    /// The child's end closes when it has ended.
-    pipe: [i32; 2],
-    signals: SignalSet,
-}
-
-struct Cell(UnsafeCell<Kept>);
-// SAFETY: libc lets one fork happen at a time, and calls all handlers on its thread.
-unsafe impl Sync for Cell {}
-static KEPT: Cell = Cell(UnsafeCell::new(Kept { word: core::ptr::null(), pipe: [-1; 2], signals: SignalSet(0) }));
-
 /// While it exists, nothing comes to lie on pages of a pool or leaves them.
 pub struct Frozen {
     _pooled: Guard<'static, Regions<Pooled>>,
@@ -307,132 +293,4 @@ pub struct Frozen {
 /// Takes the lock for the duration of a fork, last of all.
 pub fn freeze() -> Frozen {
     Frozen { _pooled: POOLED.lock(), _reserve: reserve::freeze() }
-}
-
-/// Before a fork, before all else: signals are blocked, so that no handler writes what the child is about to copy.
-pub fn fork_prepare() {
-    if PAGES.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    const SHARED_ANONYMOUS: usize = 0x21;
-    const O_CLOEXEC: usize = 0o2_000_000;
-    // SAFETY: see `Cell`; a fresh mapping that stays until both sides have unmapped it; room for two descriptors.
-    unsafe {
-        let kept = &mut *KEPT.0.get();
-        kept.signals = set_signal_mask(SignalSet::ALL);
-        let Ok(word) = mmap(0, PAGE_BYTES, PROT_READ_WRITE, SHARED_ANONYMOUS, -1, 0) else {
-            // So short of memory that the fork will hardly be made; a child would have its pages as the kernel shares them.
-            set_signal_mask(kept.signals);
-            return;
-        };
-        kept.word = word.cast_const().cast();
-        kept.pipe = [-1; 2];
-        let _ = call2(number::__NR_pipe2, kept.pipe.as_mut_ptr().expose_provenance(), O_CLOEXEC);
-    }
-}
-
-/// In the parent: waits until the child has its copy, or has ended. A write before that would take a page from it.
-pub fn fork_parent(failed: bool) {
-    let Some((word, pipe, signals)) = kept() else { return };
-    close(pipe[1]);
-    // Without a pipe the child's end is not seen.
-    let mut patience = 3000;
-    while !failed && word.load(Ordering::Acquire) == 0 && patience > 0 {
-        futex::wait(word, 0, Some(20_000), Scope::Shared);
-        let mut news = [false];
-        if pipe[0] < 0 {
-            patience -= 1;
-        } else if process::poll_readable(&[Fd(pipe[0])], &mut news, Some(0)).is_ok() && news[0] {
-            break;
-        }
-    }
-    close(pipe[0]);
-    end(word, signals);
-}
-
-/// In the child, when the engine runs again: everything private moves to ordinary memory.
-pub fn fork_child() {
-    reserve::fork_child();
-    let Some((word, pipe, signals)) = kept() else { return };
-    close(pipe[0]);
-    let _placing = ream_heap::placing();
-    let mut from = Page(0);
-    loop {
-        let next = POOLED.lock().next_from(from);
-        let Some((run, what)) = next else { break };
-        from = run.end();
-        if let Err(error) = copy_to_ordinary(run, what) {
-            engine::tell(format_args!(
-                "a forked process cannot have its copy of {} MiB on pages of a pool (errno {}); it is stopped",
-                run.bytes() >> 20,
-                error.0
-            ));
-            process::end_process(125);
-        }
-        forget(run);
-    }
-    word.store(1, Ordering::Release);
-    futex::wake(word, 1, Scope::Shared);
-    close(pipe[1]);
-    end(word, signals);
-}
-
-/// What the prepare handler left, when it left something.
-fn kept() -> Option<(&'static AtomicU32, [i32; 2], SignalSet)> {
-    // SAFETY: see `Cell`; the word stays mapped until `end`.
-    unsafe {
-        let kept = &mut *KEPT.0.get();
-        let word = core::mem::replace(&mut kept.word, core::ptr::null()).as_ref()?;
-        Some((word, kept.pipe, kept.signals))
-    }
-}
-
-fn end(word: &'static AtomicU32, signals: SignalSet) {
-    // SAFETY: mapped in `fork_prepare`; nobody uses it any more.
-    let _ = unsafe { munmap(core::ptr::from_ref(word).expose_provenance(), PAGE_BYTES) };
-    set_signal_mask(signals);
-}
-
-fn close(fd: i32) {
-    if fd >= 0 {
-        file::close(Fd(fd));
-    }
-}
-
-/// Copies inherited memory, page by page, to ordinary memory at the same address, which comes under management.
-fn copy_to_ordinary(run: Run, what: Pooled) -> Result<(), Errno> {
-    let unit = what.unit();
-    let copy = memory::map(unit, BLOCK_BYTES, Protection::ReadWrite)?.as_ptr();
-    let (region, kind) = match what {
-        Pooled::Static | Pooled::GiganticStatic => (Region::Static, regions::Kind::Static),
-        // Blocks of both sizes share the pages of 1 GiB.
-        _ => (Region::Heap, regions::Kind::Large),
-    };
-    let mut address = run.start.address();
-    while address < run.end().address() {
-        let mut present = [0u8];
-        let place: *mut u8 = core::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: a page of a pool is there as a whole or not at all. It is ours to copy and to replace: nobody else runs
-        // here, and the parent waits. `copy` has room for it.
-        unsafe {
-            call3(number::__NR_mincore, address, PAGE_BYTES, present.as_mut_ptr().expose_provenance())?;
-            let there = present[0] & 1 != 0;
-            if there {
-                core::ptr::copy_nonoverlapping(place, copy, unit);
-            }
-            memory::map_over(place, unit, Protection::ReadWrite)?;
-            if wanted(region).large() {
-                let _ = madvise(address, unit, MADV_HUGEPAGE);
-            }
-            if !lending::on() || kind == regions::Kind::Static {
-                engine::add(Run::inside(address, unit), kind);
-            }
-            if there {
-                core::ptr::copy_nonoverlapping(copy, place, unit);
-            }
-        }
-        address += unit;
-    }
-    // SAFETY: our own mapping.
-    unsafe { memory::unmap(copy, unit) }
 }

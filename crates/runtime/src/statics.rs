@@ -2,50 +2,15 @@
 //! management at start-up. What is mapped from the file is made anonymous memory first, because only that can be paged.
 
 use crate::kernel::{MADV_HUGEPAGE, madvise};
+use crate::objects::{self, EXECUTABLE, Header, PT_GNU_RELRO, PT_LOAD, WRITABLE};
 use crate::regions::Kind;
 use crate::{locks, pages, pool};
-use core::ffi::{c_char, c_int, c_void};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Run};
 use ream_stats::Region;
 use ream_sys::memory::{self, Protection};
 
 /// Smallest part that is managed, in bytes.
 const LEAST: usize = 1 << 20;
-
-/// A program header of an ELF file on 64 bits.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Header {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    physical: u64,
-    file_bytes: u64,
-    memory_bytes: u64,
-    align: u64,
-}
-
-const PT_LOAD: u32 = 1;
-const PT_GNU_RELRO: u32 = 0x6474_e552;
-const EXECUTABLE: u32 = 1;
-const WRITABLE: u32 = 2;
-
-/// Beginning of what the dynamic linker tells about an object.
-#[repr(C)]
-struct Object {
-    base: usize,
-    name: *const c_char,
-    headers: *const Header,
-    count: u16,
-}
-
-unsafe extern "C" {
-    fn dl_iterate_phdr(
-        each: unsafe extern "C" fn(*const Object, usize, *mut c_void) -> c_int,
-        argument: *mut c_void,
-    ) -> c_int;
-}
 
 /// The parts of one writable segment: pages mapped from the file, and fresh pages behind them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,52 +23,27 @@ struct Parts {
 /// Returns whether all whole blocks lie on pages of a pool, where those are wanted.
 pub fn manage() -> bool {
     let mut complete = true;
-    // SAFETY: the callback keeps to what the linker passes, and gets a bool.
-    unsafe { dl_iterate_phdr(object, (&raw mut complete).cast()) };
-    complete
-}
-
-unsafe extern "C" fn object(object: *const Object, _bytes: usize, complete: *mut c_void) -> c_int {
-    // SAFETY: the linker passes an object whose headers stay mapped.
-    let (base, headers) = unsafe {
-        let object = &*object;
-        (object.base, core::slice::from_raw_parts(object.headers, object.count.into()))
-    };
-    let ours = (&raw const MARK).addr();
-    let inside = |header: &Header| {
-        header.kind == PT_LOAD && (ours.wrapping_sub(base) as u64).wrapping_sub(header.address) < header.memory_bytes
-    };
-    // Our own data is what paging is made of.
-    if !headers.iter().any(inside) {
-        for header in headers {
-            if let Some(parts) = parts(base, headers, header) {
-                let placed = take(parts);
-                // SAFETY: what `manage` passed.
-                unsafe { *complete.cast::<bool>() &= placed };
+    objects::each(&mut |object| {
+        // Our own data is what paging is made of.
+        if !object.holds((&raw const MARK).addr()) {
+            for header in object.headers {
+                if let Some(parts) = parts(object.base, object.headers, header) {
+                    complete &= take(parts);
+                }
             }
         }
-    }
-    0
+    });
+    complete
 }
 
 /// Tells the code of every object: whole pages.
 pub fn each_code(tell: &mut dyn FnMut(Run)) {
-    let mut tell = tell;
-    // SAFETY: the callback keeps to what the linker passes, and gets a function.
-    unsafe { dl_iterate_phdr(code, (&raw mut tell).cast()) };
-}
-
-unsafe extern "C" fn code(object: *const Object, _bytes: usize, tell: *mut c_void) -> c_int {
-    // SAFETY: the linker passes an object whose headers stay mapped, and `each_code` passed the function.
-    let (base, headers, tell) = unsafe {
-        let object = &*object;
-        let headers = core::slice::from_raw_parts(object.headers, object.count.into());
-        (object.base, headers, &mut *tell.cast::<&mut dyn FnMut(Run)>())
-    };
-    for header in headers.iter().filter(|header| header.kind == PT_LOAD && header.flags & EXECUTABLE != 0) {
-        tell(Run::covering(base.wrapping_add(header.address as usize), header.memory_bytes as usize));
-    }
-    0
+    objects::each(&mut |object| {
+        let code = |header: &&Header| header.kind == PT_LOAD && header.flags & EXECUTABLE != 0;
+        for header in object.headers.iter().filter(code) {
+            tell(Run::covering(object.base.wrapping_add(header.address as usize), header.memory_bytes as usize));
+        }
+    });
 }
 
 /// Lies in our own data.

@@ -32,6 +32,13 @@ pub fn wanted(bytes: usize) -> bool {
     on && bytes >= MIN.load(SeqCst) && (max == 0 || bytes <= max)
 }
 
+/// The process has begun a session: unless it has said otherwise, all large blocks are managed.
+pub fn begin() {
+    if STATE.load(SeqCst) == UNSAID {
+        crate::blocks::set_large_from(super::usual_large());
+    }
+}
+
 /// Whether it is on, and both bounds in bytes; 0 as the upper one for none.
 pub fn state() -> (bool, u64, u64) {
     match STATE.load(SeqCst) {
@@ -49,8 +56,7 @@ pub fn set(on: c_int, min: usize, max: usize) -> Result<(), Errno> {
     MIN.store(min, SeqCst);
     MAX.store(max, SeqCst);
     STATE.store(if on == 1 { ON } else { OFF }, SeqCst);
-    super::switched(min);
-    Ok(())
+    super::switched(min)
 }
 
 /// Whether the kernel makes large pages when it is asked to.

@@ -1,0 +1,41 @@
+//! libream_inside.so: the same, for a process that runs already and loads us by dlopen. It exports no function of libc; what
+//! it takes over it takes over by the symbol slots of the objects that are there ([`slots`]), and of those that are
+//! loaded later ([`loads`]). Blocks that are to be on large pages are ours; all others come from the allocator that the
+//! process has ([`small`]), and what that has given out goes back to it.
+//!
+//! It has no thread-local data: a library that comes later finds next to no room for such.
+
+mod loads;
+pub mod slots;
+pub mod small;
+
+use crate::next::Next;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use ream_sys::Errno;
+use ream_sys::futex::Mutex;
+
+/// All slots of what is loaded lead to us.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+static TAKING: Mutex<()> = Mutex::new(());
+
+/// Takes over the allocations of the process: what is loaded, and what will be. Once is enough.
+///
+/// # Errors
+/// EBUSY: libream.so is in the process already, whose functions are to be used.
+pub fn take_over() -> Result<(), Errno> {
+    if TAKEN.load(SeqCst) {
+        return Ok(());
+    }
+    static THERE: Next = Next::of(c"ream_status");
+    // SAFETY: only asked whether it is there.
+    if unsafe { THERE.get::<*const c_void>() }.is_some_and(|there| there.addr() != crate::abi::status_function()) {
+        return Err(Errno::BUSY);
+    }
+    let _one = TAKING.lock();
+    if !TAKEN.load(SeqCst) {
+        slots::lead_here();
+        TAKEN.store(true, SeqCst);
+    }
+    Ok(())
+}

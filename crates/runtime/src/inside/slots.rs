@@ -1,0 +1,285 @@
+//! The symbol slots of loaded objects: the words through which they call functions of other objects, and read their
+//! addresses. Those that lead to a function that we take over are led to ours, wherever the linker has put them: lazily
+//! bound ones before their first call, those of objects bound at once, which are read-only by then, and words of data.
+//! So are words of data that hold the address of a function that frees: somebody has taken it before we came.
+
+use super::loads;
+use crate::exports;
+use crate::objects::{self, Object, PT_DYNAMIC, PT_GNU_RELRO, PT_LOAD, WRITABLE};
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use ream_page::PAGE_BYTES;
+use ream_sys::memory::{self, Protection};
+
+/// A function that we take over: its name, and ours.
+struct Function {
+    name: &'static CStr,
+    ours: fn() -> usize,
+    /// The one that the process uses, as the linker finds it; 0 until it was looked up.
+    theirs: AtomicUsize,
+    /// Gets blocks: an address of it taken before is led to us, too.
+    frees: bool,
+}
+
+macro_rules! functions {
+    ($($kind:ident $name:literal => $ours:path,)*) => {
+        static FUNCTIONS: [Function; [$($name),*].len()] = [
+            $(Function {
+                name: $name,
+                ours: || $ours as *const () as usize,
+                theirs: AtomicUsize::new(0),
+                frees: functions!(@ $kind),
+            },)*
+        ];
+    };
+    (@ gets) => { true };
+    (@ plain) => { false };
+}
+
+functions! {
+    plain c"malloc" => exports::malloc,
+    plain c"calloc" => exports::calloc,
+    gets c"realloc" => exports::realloc,
+    gets c"reallocarray" => exports::reallocarray,
+    gets c"free" => exports::free,
+    plain c"posix_memalign" => exports::posix_memalign,
+    plain c"aligned_alloc" => exports::aligned_alloc,
+    plain c"memalign" => exports::memalign,
+    plain c"valloc" => exports::valloc,
+    plain c"pvalloc" => exports::pvalloc,
+    gets c"malloc_usable_size" => exports::malloc_usable_size,
+    plain c"malloc_trim" => exports::malloc_trim,
+    plain c"mmap" => exports::mmap,
+    plain c"mmap64" => exports::mmap64,
+    plain c"munmap" => exports::munmap,
+    plain c"mremap" => exports::mremap,
+    plain c"madvise" => exports::madvise,
+    plain c"posix_madvise" => exports::posix_madvise,
+    plain c"shmget" => exports::shmget,
+    plain c"shmat" => exports::shmat,
+    plain c"mprotect" => exports::mprotect,
+    plain c"pkey_mprotect" => exports::pkey_mprotect,
+    plain c"mlock" => exports::mlock,
+    plain c"mlock2" => exports::mlock2,
+    plain c"munlock" => exports::munlock,
+    plain c"mlockall" => exports::mlockall,
+    plain c"munlockall" => exports::munlockall,
+    plain c"vmsplice" => exports::vmsplice,
+    plain c"setsockopt" => exports::setsockopt,
+    plain c"pthread_create" => exports::pthread_create,
+    plain c"_exit" => exports::_exit,
+    plain c"_Exit" => exports::exit_at_once,
+    plain c"setuid" => exports::setuid,
+    plain c"seteuid" => exports::seteuid,
+    plain c"setreuid" => exports::setreuid,
+    plain c"setresuid" => exports::setresuid,
+    plain c"setgid" => exports::setgid,
+    plain c"setegid" => exports::setegid,
+    plain c"setregid" => exports::setregid,
+    plain c"setresgid" => exports::setresgid,
+    plain c"setgroups" => exports::setgroups,
+    plain c"initgroups" => exports::initgroups,
+    plain c"capset" => exports::capset,
+    plain c"dlopen" => loads::dlopen,
+    plain c"dlmopen" => loads::dlmopen,
+}
+
+unsafe extern "C" {
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// Elf64_Rela.
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// Elf64_Sym.
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    bytes: u64,
+}
+
+const DT_PLTRELSZ: u64 = 2;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_RELA: u64 = 7;
+const DT_RELASZ: u64 = 8;
+const DT_JMPREL: u64 = 23;
+
+/// Kinds of relocations: a call's slot, an address's slot, and a word of data.
+#[cfg(target_arch = "x86_64")]
+const KINDS: [u32; 3] = [7, 6, 1];
+#[cfg(target_arch = "aarch64")]
+const KINDS: [u32; 3] = [1026, 1025, 257];
+
+/// So much zeroed data behind what comes from the file are looked through.
+const MOST_LOOKED_AT: u64 = 16 << 20;
+
+/// Leads the slots of all objects to us that lead elsewhere. May be called again, for what has come since.
+pub fn lead_here() {
+    for function in &FUNCTIONS {
+        if function.theirs.load(Ordering::Relaxed) == 0 {
+            // SAFETY: a name that ends with a zero byte; 0 is RTLD_DEFAULT.
+            let found = unsafe { dlsym(core::ptr::null_mut(), function.name.as_ptr()) };
+            function.theirs.store(found.expose_provenance(), Ordering::Relaxed);
+        }
+    }
+    objects::each(&mut |object| {
+        // Our own slots lead to what we have taken over.
+        if !object.holds((&raw const FUNCTIONS).addr()) {
+            // SAFETY: of a loaded object, and none is unloaded meanwhile.
+            unsafe {
+                relocations(&object);
+                taken_before(&object);
+            }
+        }
+    });
+}
+
+/// What the dynamic section tells.
+#[derive(Default)]
+struct Tables {
+    names: usize,
+    symbols: usize,
+    data: (usize, usize),
+    calls: (usize, usize),
+}
+
+/// What is read-only since it was relocated: first and last address, whole pages.
+fn read_only(object: &Object) -> (usize, usize) {
+    let relro = object.headers.iter().find(|header| header.kind == PT_GNU_RELRO);
+    relro.map_or((0, 0), |relro| {
+        let start = object.base.wrapping_add(relro.address as usize);
+        (start & !(PAGE_BYTES - 1), start.wrapping_add(relro.memory_bytes as usize) & !(PAGE_BYTES - 1))
+    })
+}
+
+/// # Safety
+/// The object is loaded.
+unsafe fn tables(object: &Object) -> Option<Tables> {
+    let dynamic = object.headers.iter().find(|header| header.kind == PT_DYNAMIC)?;
+    let entries = dynamic.memory_bytes as usize / 16;
+    let place: *const [u64; 2] = core::ptr::with_exposed_provenance(object.base.wrapping_add(dynamic.address as usize));
+    let mut tables = Tables::default();
+    for index in 0..entries {
+        // SAFETY: within the section.
+        let [tag, value] = unsafe { place.add(index).read() };
+        let value = value as usize;
+        // The linker writes addresses over offsets, but in objects that it must not write to.
+        let address = if value < object.base { object.base.wrapping_add(value) } else { value };
+        match tag {
+            0 => break,
+            DT_STRTAB => tables.names = address,
+            DT_SYMTAB => tables.symbols = address,
+            DT_RELA => tables.data.0 = address,
+            DT_RELASZ => tables.data.1 = value,
+            DT_JMPREL => tables.calls.0 = address,
+            DT_PLTRELSZ => tables.calls.1 = value,
+            _ => {}
+        }
+    }
+    (tables.names != 0 && tables.symbols != 0 && object.holds(tables.names) && object.holds(tables.symbols))
+        .then_some(tables)
+}
+
+/// # Safety
+/// The object is loaded.
+unsafe fn relocations(object: &Object) {
+    // SAFETY: the caller's promise.
+    let Some(tables) = (unsafe { tables(object) }) else { return };
+    for (start, bytes) in [tables.data, tables.calls] {
+        if start == 0 || !object.holds(start) {
+            continue;
+        }
+        let list: *const Relocation = core::ptr::with_exposed_provenance(start);
+        for index in 0..bytes / size_of::<Relocation>() {
+            // SAFETY: within the table, as its length says.
+            unsafe { relocation(object, &tables, &*list.add(index)) };
+        }
+    }
+}
+
+/// # Safety
+/// One of the object's relocations.
+unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) {
+    let (kind, index) = (relocation.info as u32, (relocation.info >> 32) as usize);
+    if index == 0 || !KINDS.contains(&kind) || relocation.addend != 0 {
+        return;
+    }
+    // SAFETY: an index of the object's own tables, and a name that ends with a zero byte.
+    let (symbol, name) = unsafe {
+        let symbol = &*core::ptr::with_exposed_provenance::<Symbol>(tables.symbols).add(index);
+        let name = core::ptr::with_exposed_provenance::<c_char>(tables.names).add(symbol.name as usize);
+        (symbol, CStr::from_ptr(name))
+    };
+    let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else { return };
+    let theirs = function.theirs.load(Ordering::Relaxed);
+    let place = object.base.wrapping_add(relocation.offset as usize);
+    if theirs == 0 || !object.holds(place) {
+        return;
+    }
+    let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
+    // SAFETY: an aligned word of the object, which other threads may read.
+    let now = unsafe { (*slot).load(Ordering::Relaxed) };
+    // Not bound yet: it leads into the object itself, which has no such function, or the one that all use.
+    let own = object.base.wrapping_add(symbol.value as usize);
+    let unbound = kind == KINDS[0] && object.holds(now) && (symbol.section == 0 || own == theirs);
+    if now == theirs || unbound {
+        write(object, place, now, (function.ours)());
+    }
+}
+
+/// Words of data that hold the address of a function that gets blocks.
+///
+/// # Safety
+/// The object is loaded.
+unsafe fn taken_before(object: &Object) {
+    // libc and the linker have them for blocks of their own.
+    if FUNCTIONS.iter().any(|function| object.holds(function.theirs.load(Ordering::Relaxed))) {
+        return;
+    }
+    let (from, to) = read_only(object);
+    for header in object.headers.iter().filter(|header| header.kind == PT_LOAD && header.flags & WRITABLE != 0) {
+        let start = object.base.wrapping_add(header.address as usize).next_multiple_of(8);
+        // Not gigabytes of static arrays, which to look at is to touch.
+        let bytes = header.memory_bytes.min(header.file_bytes + MOST_LOOKED_AT);
+        let end = object.base.wrapping_add((header.address + bytes) as usize);
+        for place in (start..end.saturating_sub(7)).step_by(8).filter(|place| !(from..to).contains(place)) {
+            let word = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
+            // SAFETY: an aligned word of a writable part of the object.
+            let now = unsafe { (*word).load(Ordering::Relaxed) };
+            let found = FUNCTIONS
+                .iter()
+                .find(|function| function.frees && now != 0 && function.theirs.load(Ordering::Relaxed) == now);
+            if let Some(function) = found {
+                write(object, place, now, (function.ours)());
+            }
+        }
+    }
+}
+
+/// Unless somebody else has just written there.
+fn write(object: &Object, place: usize, old: usize, new: usize) {
+    let (from, to) = read_only(object);
+    let read_only = (from..to).contains(&place);
+    let page = core::ptr::with_exposed_provenance_mut::<u8>(place & !(PAGE_BYTES - 1));
+    // SAFETY: a page of the object's data, which it had written to until it was relocated.
+    if read_only && unsafe { memory::protect(page, PAGE_BYTES, Protection::ReadWrite) }.is_err() {
+        return;
+    }
+    let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
+    // SAFETY: an aligned word of the object.
+    let _ = unsafe { (*slot).compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) };
+    if read_only {
+        // SAFETY: as it was.
+        let _ = unsafe { memory::protect(page, PAGE_BYTES, Protection::Read) };
+    }
+}

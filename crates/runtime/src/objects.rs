@@ -1,0 +1,75 @@
+//! The objects that the dynamic linker has loaded, by what it tells of them.
+
+use core::ffi::{c_char, c_int, c_void};
+
+/// A program header of an ELF file on 64 bits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    pub kind: u32,
+    pub flags: u32,
+    pub offset: u64,
+    pub address: u64,
+    pub physical: u64,
+    pub file_bytes: u64,
+    pub memory_bytes: u64,
+    pub align: u64,
+}
+
+pub const PT_LOAD: u32 = 1;
+#[cfg(feature = "inside")]
+pub const PT_DYNAMIC: u32 = 2;
+pub const PT_GNU_RELRO: u32 = 0x6474_e552;
+pub const EXECUTABLE: u32 = 1;
+pub const WRITABLE: u32 = 2;
+
+/// struct dl_phdr_info, its beginning.
+#[repr(C)]
+struct Info {
+    base: usize,
+    name: *const c_char,
+    headers: *const Header,
+    count: u16,
+}
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(
+        each: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+/// A loaded object: what its addresses are counted from, and its headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<'a> {
+    pub base: usize,
+    pub headers: &'a [Header],
+}
+
+impl Object<'_> {
+    /// Whether an address lies in what is mapped of it.
+    pub fn holds(&self, address: usize) -> bool {
+        self.headers.iter().any(|header| {
+            header.kind == PT_LOAD
+                && (address.wrapping_sub(self.base) as u64).wrapping_sub(header.address) < header.memory_bytes
+        })
+    }
+}
+
+/// Tells of every object. The linker's lock is held: none comes or goes meanwhile.
+pub fn each(tell: &mut dyn FnMut(Object)) {
+    let mut tell = tell;
+    // SAFETY: the callback keeps to what the linker passes, and gets a function.
+    unsafe { dl_iterate_phdr(object, (&raw mut tell).cast()) };
+}
+
+unsafe extern "C" fn object(info: *const Info, _bytes: usize, tell: *mut c_void) -> c_int {
+    // SAFETY: the linker passes an object whose headers stay mapped, and `each` passed the function.
+    let (base, headers, tell) = unsafe {
+        let info = &*info;
+        let headers = core::slice::from_raw_parts(info.headers, info.count.into());
+        (info.base, headers, &mut *tell.cast::<&mut dyn FnMut(Object)>())
+    };
+    tell(Object { base, headers });
+    0
+}
