@@ -324,9 +324,3 @@ fn switched(min: usize) -> Result<(), Errno> {
     heap::LARGE.drain();
     Ok(())
 }
-
-/// Where `ream_status` is, to tell one library of Ream in a process from another.
-#[cfg(feature = "inside")]
-pub fn status_function() -> usize {
-    ream_status as *const () as usize
-}

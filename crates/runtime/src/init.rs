@@ -29,6 +29,11 @@ pub fn session() -> Option<&'static Session> {
 /// Run by the dynamic linker before all other constructors.
 pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings) {
     fork::register();
+    if cfg!(feature = "inside") {
+        // The session of the environment is libream.so's.
+        heap::stay_alone();
+        return;
+    }
     // SAFETY: the linker passes both lists, ended by null.
     let (name, address) = unsafe { (first(arguments), variable(environment, b"REAM_SESSION=")) };
     let Some((session, index)) = address.and_then(|address| join(address.to_bytes())) else {

@@ -10,6 +10,7 @@ pub mod slots;
 pub mod small;
 
 use crate::next::Next;
+use crate::objects;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ream_sys::Errno;
@@ -28,8 +29,12 @@ pub fn take_over() -> Result<(), Errno> {
         return Ok(());
     }
     static THERE: Next = Next::of(c"ream_status");
-    // SAFETY: only asked whether it is there.
-    if unsafe { THERE.get::<*const c_void>() }.is_some_and(|there| there.addr() != crate::abi::status_function()) {
+    // SAFETY: only asked where it is.
+    let there = unsafe { THERE.get::<*const c_void>() }.map_or(0, <*const c_void>::addr);
+    let mut busy = false;
+    // Its address in our own code would be that of the other, too.
+    objects::each(&mut |object| busy |= object.holds(there) && !object.holds((&raw const TAKEN).addr()));
+    if busy {
         return Err(Errno::BUSY);
     }
     let _one = TAKING.lock();
