@@ -1,10 +1,22 @@
 //! A function of libc that we wrap, as libc or a library behind us has it.
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-unsafe extern "C" {
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+/// A library that was loaded later is behind all others: whatever the process uses is next.
+#[cfg(feature = "inside")]
+use crate::inside::definitions::address_of as next;
+
+#[cfg(not(feature = "inside"))]
+fn next(name: &CStr) -> usize {
+    unsafe extern "C" {
+        fn dlsym(library: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
+    }
+    const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+    // SAFETY: a name that ends with a zero byte.
+    let found = unsafe { dlsym(NEXT, name.as_ptr()) };
+    // "Next" is counted from the caller: the call must come back here.
+    core::hint::black_box(found).expose_provenance()
 }
 
 /// A function by its name.
@@ -26,13 +38,7 @@ impl Next {
     pub unsafe fn get<F: Copy>(&self) -> Option<F> {
         let mut address = self.found.load(Ordering::Relaxed);
         if address == 0 {
-            // A library that was loaded later is behind all others: whatever the process uses is next.
-            const NEXT: *mut c_void =
-                core::ptr::without_provenance_mut(if cfg!(feature = "inside") { 0 } else { usize::MAX });
-            // SAFETY: a name that ends with a zero byte.
-            let found = unsafe { dlsym(NEXT, self.name.as_ptr()) };
-            // "Next" is counted from the caller: the call must come back here.
-            address = core::hint::black_box(found).expose_provenance();
+            address = next(self.name);
             self.found.store(address, Ordering::Relaxed);
         }
         let function = core::ptr::with_exposed_provenance::<c_void>(address);

@@ -3,10 +3,10 @@
 //! bound ones before their first call, those of objects bound at once, which are read-only by then, and words of data.
 //! So are words of data that hold the address of a function that frees: somebody has taken it before we came.
 
-use super::loads;
+use super::{definitions, loads};
 use crate::exports;
 use crate::objects::{self, Object, PT_DYNAMIC, PT_GNU_RELRO, PT_LOAD, WRITABLE};
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_page::PAGE_BYTES;
 use ream_sys::memory::{self, Protection};
@@ -84,10 +84,6 @@ functions! {
     plain c"dlmopen" => loads::dlmopen,
 }
 
-unsafe extern "C" {
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
 /// Elf64_Rela.
 #[repr(C)]
 struct Relocation {
@@ -98,13 +94,13 @@ struct Relocation {
 
 /// Elf64_Sym.
 #[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    bytes: u64,
+pub struct Symbol {
+    pub name: u32,
+    pub info: u8,
+    pub other: u8,
+    pub section: u16,
+    pub value: u64,
+    pub bytes: u64,
 }
 
 const DT_PLTRELSZ: u64 = 2;
@@ -113,6 +109,8 @@ const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const DT_VERSYM: u64 = 0x6fff_fff0;
 
 /// Kinds of relocations: a call's slot, an address's slot, and a word of data.
 #[cfg(target_arch = "x86_64")]
@@ -127,9 +125,7 @@ const MOST_LOOKED_AT: u64 = 16 << 20;
 pub fn lead_here() {
     for function in &FUNCTIONS {
         if function.theirs.load(Ordering::Relaxed) == 0 {
-            // SAFETY: a name that ends with a zero byte; 0 is RTLD_DEFAULT.
-            let found = unsafe { dlsym(core::ptr::null_mut(), function.name.as_ptr()) };
-            function.theirs.store(found.expose_provenance(), Ordering::Relaxed);
+            function.theirs.store(definitions::address_of(function.name), Ordering::Relaxed);
         }
     }
     objects::each(&mut |object| {
@@ -146,9 +142,12 @@ pub fn lead_here() {
 
 /// What the dynamic section tells.
 #[derive(Default)]
-struct Tables {
-    names: usize,
-    symbols: usize,
+pub struct Tables {
+    pub names: usize,
+    pub symbols: usize,
+    /// By which names are found, and which version each symbol has; 0 where there is none.
+    pub hash: usize,
+    pub versions: usize,
     data: (usize, usize),
     calls: (usize, usize),
 }
@@ -164,7 +163,7 @@ fn read_only(object: &Object) -> (usize, usize) {
 
 /// # Safety
 /// The object is loaded.
-unsafe fn tables(object: &Object) -> Option<Tables> {
+pub unsafe fn tables(object: &Object) -> Option<Tables> {
     let dynamic = object.headers.iter().find(|header| header.kind == PT_DYNAMIC)?;
     let entries = dynamic.memory_bytes as usize / 16;
     let place: *const [u64; 2] = core::ptr::with_exposed_provenance(object.base.wrapping_add(dynamic.address as usize));
@@ -179,6 +178,8 @@ unsafe fn tables(object: &Object) -> Option<Tables> {
             0 => break,
             DT_STRTAB => tables.names = address,
             DT_SYMTAB => tables.symbols = address,
+            DT_GNU_HASH => tables.hash = address,
+            DT_VERSYM => tables.versions = address,
             DT_RELA => tables.data.0 = address,
             DT_RELASZ => tables.data.1 = value,
             DT_JMPREL => tables.calls.0 = address,
