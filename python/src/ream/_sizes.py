@@ -56,6 +56,5 @@ def shown(count: int) -> str:
         if value < 1024 or unit == "PiB":
             break
         value /= 1024
-    if unit == "B" or value >= 100 or value == int(value):
-        return "{} {}".format(int(value), unit)
-    return "{:.1f} {}".format(value, unit)
+    text = str(int(value)) if unit == "B" or value >= 100 else "{:.1f}".format(value)
+    return "{} {}".format(text[:-2] if text.endswith(".0") else text, unit)

@@ -186,7 +186,7 @@ def _begin(limit: int, store: Optional[bytes]) -> int:
             hint = {
                 errno.ERANGE: "a budget has 16 MiB at least",
                 errno.ENOENT: "there is no ream command beside the library or in PATH",
-                errno.EINVAL: "the budget or the store cannot be used",
+                errno.EINVAL: "what is wrong stands on standard error",
             }.get(-result, "")
             raise failure(-result, "ream_start", hint)
         now = status()

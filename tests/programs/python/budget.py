@@ -78,6 +78,13 @@ def main():
     assert [digest(array) for array in pieces] == expected[:16] and [digest(row) for row in named] == expected[16:]
     assert peak() <= most + 160 * MIB, (peak(), most)
 
+    # Large pages around it end with it: where there is a session, what lies on them is managed.
+    with ream.large_pages():
+        with ream.budget(budget):
+            assert ream.status().enabled
+        assert not ream.status().enabled
+    assert not ream.status().enabled
+
     # Entered again: the same session.
     with ream.budget(budget):
         again = [words(seed, piece // 8) for seed in range(16)]
