@@ -10,7 +10,7 @@ fn library() -> PathBuf {
 }
 
 /// Programs that bind when they start, when they call, and at a fixed place.
-const WAYS: [&[&str]; 3] = [&["-Wl,-z,now"], &["-Wl,-z,lazy"], &["-no-pie", "-Wl,-z,lazy"]];
+const WAYS: [&[&str]; 4] = [&["-Wl,-z,now"], &["-Wl,-z,lazy"], &["-no-pie", "-Wl,-z,lazy"], &["-no-pie", "-Wl,-z,now"]];
 
 fn compiled(source: &str, flags: &[&str]) -> Option<PathBuf> {
     match build(source, flags) {

@@ -5,14 +5,11 @@
 //!
 //! It has no thread-local data: a library that comes later finds next to no room for such.
 
-pub mod definitions;
 mod loads;
 pub mod slots;
 pub mod small;
+pub mod symbols;
 
-use crate::next::Next;
-use crate::objects;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ream_sys::Errno;
 use ream_sys::futex::Mutex;
@@ -29,17 +26,12 @@ pub fn take_over() -> Result<(), Errno> {
     if TAKEN.load(SeqCst) {
         return Ok(());
     }
-    static THERE: Next = Next::of(c"ream_status");
-    // SAFETY: only asked where it is.
-    let there = unsafe { THERE.get::<*const c_void>() }.map_or(0, <*const c_void>::addr);
-    let mut busy = false;
-    // Its address in our own code would be that of the other, too.
-    objects::each(&mut |object| busy |= object.holds(there) && !object.holds((&raw const TAKEN).addr()));
-    if busy {
+    if symbols::definitions(c"ream_status")[0] != 0 {
         return Err(Errno::BUSY);
     }
     let _one = TAKING.lock();
     if !TAKEN.load(SeqCst) {
+        small::find();
         slots::lead_here();
         TAKEN.store(true, SeqCst);
     }

@@ -3,12 +3,8 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A library that was loaded later is behind all others: whatever the process uses is next.
-#[cfg(feature = "inside")]
-use crate::inside::definitions::address_of as next;
-
 #[cfg(not(feature = "inside"))]
-fn next(name: &CStr) -> usize {
+fn look_up(name: &CStr) -> usize {
     unsafe extern "C" {
         fn dlsym(library: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
     }
@@ -17,6 +13,12 @@ fn next(name: &CStr) -> usize {
     let found = unsafe { dlsym(NEXT, name.as_ptr()) };
     // "Next" is counted from the caller: the call must come back here.
     core::hint::black_box(found).expose_provenance()
+}
+
+/// A library that was loaded later is behind all others: whatever the process uses is next.
+#[cfg(feature = "inside")]
+fn look_up(name: &CStr) -> usize {
+    crate::inside::symbols::definitions(name)[0]
 }
 
 /// A function by its name.
@@ -38,7 +40,7 @@ impl Next {
     pub unsafe fn get<F: Copy>(&self) -> Option<F> {
         let mut address = self.found.load(Ordering::Relaxed);
         if address == 0 {
-            address = next(self.name);
+            address = look_up(self.name);
             self.found.store(address, Ordering::Relaxed);
         }
         let function = core::ptr::with_exposed_provenance::<c_void>(address);

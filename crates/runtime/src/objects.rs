@@ -23,13 +23,15 @@ pub const PT_GNU_RELRO: u32 = 0x6474_e552;
 pub const EXECUTABLE: u32 = 1;
 pub const WRITABLE: u32 = 2;
 
-/// struct dl_phdr_info, its beginning.
+/// struct dl_phdr_info.
 #[repr(C)]
 struct Info {
     base: usize,
     name: *const c_char,
     headers: *const Header,
     count: u16,
+    _loaded: u64,
+    unloaded: u64,
 }
 
 unsafe extern "C" {
@@ -44,6 +46,9 @@ unsafe extern "C" {
 pub struct Object<'a> {
     pub base: usize,
     pub headers: &'a [Header],
+    /// How many objects were unloaded so far, of all.
+    #[cfg_attr(not(feature = "inside"), expect(dead_code))]
+    pub unloaded: u64,
 }
 
 impl Object<'_> {
@@ -65,11 +70,11 @@ pub fn each(tell: &mut dyn FnMut(Object)) {
 
 unsafe extern "C" fn object(info: *const Info, _bytes: usize, tell: *mut c_void) -> c_int {
     // SAFETY: the linker passes an object whose headers stay mapped, and `each` passed the function.
-    let (base, headers, tell) = unsafe {
+    let (base, headers, unloaded, tell) = unsafe {
         let info = &*info;
         let headers = core::slice::from_raw_parts(info.headers, info.count.into());
-        (info.base, headers, &mut *tell.cast::<&mut dyn FnMut(Object)>())
+        (info.base, headers, info.unloaded, &mut *tell.cast::<&mut dyn FnMut(Object)>())
     };
-    tell(Object { base, headers });
+    tell(Object { base, headers, unloaded });
     0
 }

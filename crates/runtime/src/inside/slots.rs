@@ -3,22 +3,34 @@
 //! bound ones before their first call, those of objects bound at once, which are read-only by then, and words of data.
 //! So are words of data that hold the address of a function that frees: somebody has taken it before we came.
 
-use super::{definitions, loads};
+use super::loads;
+use super::symbols::{self, Tables, VERSIONS, tables};
 use crate::exports;
-use crate::objects::{self, Object, PT_DYNAMIC, PT_GNU_RELRO, PT_LOAD, WRITABLE};
-use core::ffi::{CStr, c_char};
+use crate::objects::{self, Object, PT_GNU_RELRO, PT_LOAD, WRITABLE};
+use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_page::PAGE_BYTES;
+use ream_sys::futex::Mutex;
 use ream_sys::memory::{self, Protection};
 
 /// A function that we take over: its name, and ours.
 struct Function {
     name: &'static CStr,
     ours: fn() -> usize,
-    /// The one that the process uses, as the linker finds it; 0 until it was looked up.
-    theirs: AtomicUsize,
+    /// The one that the process uses, in its versions, and what the linker says its address is, which may be a place in
+    /// the program that leads there. 0 until they were looked up.
+    theirs: [AtomicUsize; VERSIONS + 1],
     /// Gets blocks: an address of it taken before is led to us, too.
     frees: bool,
+}
+
+impl Function {
+    fn definition(&self) -> usize {
+        self.theirs[0].load(Ordering::Relaxed)
+    }
+    fn is(&self, address: usize) -> bool {
+        address != 0 && self.theirs.iter().any(|theirs| theirs.load(Ordering::Relaxed) == address)
+    }
 }
 
 macro_rules! functions {
@@ -27,7 +39,7 @@ macro_rules! functions {
             $(Function {
                 name: $name,
                 ours: || $ours as *const () as usize,
-                theirs: AtomicUsize::new(0),
+                theirs: [const { AtomicUsize::new(0) }; VERSIONS + 1],
                 frees: functions!(@ $kind),
             },)*
         ];
@@ -84,6 +96,10 @@ functions! {
     plain c"dlmopen" => loads::dlmopen,
 }
 
+unsafe extern "C" {
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
 /// Elf64_Rela.
 #[repr(C)]
 struct Relocation {
@@ -91,26 +107,6 @@ struct Relocation {
     info: u64,
     addend: i64,
 }
-
-/// Elf64_Sym.
-#[repr(C)]
-pub struct Symbol {
-    pub name: u32,
-    pub info: u8,
-    pub other: u8,
-    pub section: u16,
-    pub value: u64,
-    pub bytes: u64,
-}
-
-const DT_PLTRELSZ: u64 = 2;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_RELA: u64 = 7;
-const DT_RELASZ: u64 = 8;
-const DT_JMPREL: u64 = 23;
-const DT_GNU_HASH: u64 = 0x6fff_fef5;
-const DT_VERSYM: u64 = 0x6fff_fff0;
 
 /// Kinds of relocations: a call's slot, an address's slot, and a word of data.
 #[cfg(target_arch = "x86_64")]
@@ -124,13 +120,16 @@ const MOST_LOOKED_AT: u64 = 16 << 20;
 /// Leads the slots of all objects to us that lead elsewhere. May be called again, for what has come since.
 pub fn lead_here() {
     for function in &FUNCTIONS {
-        if function.theirs.load(Ordering::Relaxed) == 0 {
-            function.theirs.store(definitions::address_of(function.name), Ordering::Relaxed);
+        if function.definition() == 0 {
+            // SAFETY: a name that ends with a zero byte; 0 is RTLD_DEFAULT.
+            let known = unsafe { dlsym(core::ptr::null_mut(), function.name.as_ptr()) }.expose_provenance();
+            let found = symbols::definitions(function.name).into_iter().chain([known]);
+            function.theirs.iter().zip(found).for_each(|(place, found)| place.store(found, Ordering::Relaxed));
         }
     }
     objects::each(&mut |object| {
         // Our own slots lead to what we have taken over.
-        if !object.holds((&raw const FUNCTIONS).addr()) {
+        if !object.holds((&raw const FUNCTIONS).addr()) && is_new(&object) {
             // SAFETY: of a loaded object, and none is unloaded meanwhile.
             unsafe {
                 relocations(&object);
@@ -140,16 +139,32 @@ pub fn lead_here() {
     });
 }
 
-/// What the dynamic section tells.
-#[derive(Default)]
-pub struct Tables {
-    pub names: usize,
-    pub symbols: usize,
-    /// By which names are found, and which version each symbol has; 0 where there is none.
-    pub hash: usize,
-    pub versions: usize,
-    data: (usize, usize),
-    calls: (usize, usize),
+/// Objects that were led here already. A program that loads hundreds of libraries has many thousand relocations.
+struct Known {
+    /// By the addresses of their headers.
+    objects: [usize; 1024],
+    count: usize,
+    unloaded: u64,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known { objects: [0; 1024], count: 0, unloaded: 0 });
+
+/// Whether an object was not led here yet; from now on it is known.
+fn is_new(object: &Object) -> bool {
+    let mut known = KNOWN.lock();
+    if known.unloaded != object.unloaded {
+        // Another may have taken the place of any.
+        (known.count, known.unloaded) = (0, object.unloaded);
+    }
+    let (place, count) = (object.headers.as_ptr().addr(), known.count);
+    if known.objects.iter().take(count).any(|known| *known == place) {
+        return false;
+    }
+    if let Some(free) = known.objects.get_mut(count) {
+        *free = place;
+        known.count += 1;
+    }
+    true
 }
 
 /// What is read-only since it was relocated: first and last address, whole pages.
@@ -159,36 +174,6 @@ fn read_only(object: &Object) -> (usize, usize) {
         let start = object.base.wrapping_add(relro.address as usize);
         (start & !(PAGE_BYTES - 1), start.wrapping_add(relro.memory_bytes as usize) & !(PAGE_BYTES - 1))
     })
-}
-
-/// # Safety
-/// The object is loaded.
-pub unsafe fn tables(object: &Object) -> Option<Tables> {
-    let dynamic = object.headers.iter().find(|header| header.kind == PT_DYNAMIC)?;
-    let entries = dynamic.memory_bytes as usize / 16;
-    let place: *const [u64; 2] = core::ptr::with_exposed_provenance(object.base.wrapping_add(dynamic.address as usize));
-    let mut tables = Tables::default();
-    for index in 0..entries {
-        // SAFETY: within the section.
-        let [tag, value] = unsafe { place.add(index).read() };
-        let value = value as usize;
-        // The linker writes addresses over offsets, but in objects that it must not write to.
-        let address = if value < object.base { object.base.wrapping_add(value) } else { value };
-        match tag {
-            0 => break,
-            DT_STRTAB => tables.names = address,
-            DT_SYMTAB => tables.symbols = address,
-            DT_GNU_HASH => tables.hash = address,
-            DT_VERSYM => tables.versions = address,
-            DT_RELA => tables.data.0 = address,
-            DT_RELASZ => tables.data.1 = value,
-            DT_JMPREL => tables.calls.0 = address,
-            DT_PLTRELSZ => tables.calls.1 = value,
-            _ => {}
-        }
-    }
-    (tables.names != 0 && tables.symbols != 0 && object.holds(tables.names) && object.holds(tables.symbols))
-        .then_some(tables)
 }
 
 /// # Safety
@@ -215,16 +200,12 @@ unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) 
     if index == 0 || !KINDS.contains(&kind) || relocation.addend != 0 {
         return;
     }
-    // SAFETY: an index of the object's own tables, and a name that ends with a zero byte.
-    let (symbol, name) = unsafe {
-        let symbol = &*core::ptr::with_exposed_provenance::<Symbol>(tables.symbols).add(index);
-        let name = core::ptr::with_exposed_provenance::<c_char>(tables.names).add(symbol.name as usize);
-        (symbol, CStr::from_ptr(name))
-    };
-    let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else { return };
-    let theirs = function.theirs.load(Ordering::Relaxed);
+    // SAFETY: an index of the object's own tables.
+    let (symbol, name) = unsafe { tables.symbol(index) };
+    let named = |function: &&Function| function.name.to_bytes() == name;
+    let Some(function) = FUNCTIONS.iter().find(named) else { return };
     let place = object.base.wrapping_add(relocation.offset as usize);
-    if theirs == 0 || !object.holds(place) {
+    if function.definition() == 0 || !object.holds(place) {
         return;
     }
     let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
@@ -232,8 +213,8 @@ unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) 
     let now = unsafe { (*slot).load(Ordering::Relaxed) };
     // Not bound yet: it leads into the object itself, which has no such function, or the one that all use.
     let own = object.base.wrapping_add(symbol.value as usize);
-    let unbound = kind == KINDS[0] && object.holds(now) && (symbol.section == 0 || own == theirs);
-    if now == theirs || unbound {
+    let unbound = kind == KINDS[0] && object.holds(now) && (symbol.section == 0 || function.is(own));
+    if function.is(now) || unbound {
         write(object, place, now, (function.ours)());
     }
 }
@@ -244,7 +225,7 @@ unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) 
 /// The object is loaded.
 unsafe fn taken_before(object: &Object) {
     // libc and the linker have them for blocks of their own.
-    if FUNCTIONS.iter().any(|function| object.holds(function.theirs.load(Ordering::Relaxed))) {
+    if FUNCTIONS.iter().any(|function| object.holds(function.definition())) {
         return;
     }
     let (from, to) = read_only(object);
@@ -257,10 +238,7 @@ unsafe fn taken_before(object: &Object) {
             let word = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
             // SAFETY: an aligned word of a writable part of the object.
             let now = unsafe { (*word).load(Ordering::Relaxed) };
-            let found = FUNCTIONS
-                .iter()
-                .find(|function| function.frees && now != 0 && function.theirs.load(Ordering::Relaxed) == now);
-            if let Some(function) = found {
+            if let Some(function) = FUNCTIONS.iter().find(|function| function.frees && function.is(now)) {
                 write(object, place, now, (function.ours)());
             }
         }

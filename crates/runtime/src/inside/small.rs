@@ -12,14 +12,29 @@ type Aligned = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
 type Usable = unsafe extern "C" fn(*mut c_void) -> usize;
 type Trim = unsafe extern "C" fn(usize) -> c_int;
 
+static MALLOC: Next = Next::of(c"malloc");
+static CALLOC: Next = Next::of(c"calloc");
+static REALLOC: Next = Next::of(c"realloc");
+static FREE: Next = Next::of(c"free");
+static USABLE: Next = Next::of(c"malloc_usable_size");
+static ALIGNED: Next = Next::of(c"posix_memalign");
+static TRIM: Next = Next::of(c"malloc_trim");
+
+/// Looks all of them up, before anybody calls them who must not wait for the linker.
+pub fn find() {
+    for next in [&MALLOC, &CALLOC, &REALLOC, &FREE, &USABLE, &ALIGNED, &TRIM] {
+        // SAFETY: a pointer to a function, which is not called.
+        let _ = unsafe { next.get::<*const c_void>() };
+    }
+}
+
 /// malloc(3).
 ///
 /// # Safety
 /// As the manual says.
 pub unsafe fn malloc(bytes: usize) -> *mut c_void {
-    static NEXT: Next = Next::of(c"malloc");
     // SAFETY: the function's type; the caller's promise.
-    unsafe { NEXT.get::<Malloc>().map_or(null_mut(), |next| next(bytes)) }
+    unsafe { MALLOC.get::<Malloc>().map_or(null_mut(), |next| next(bytes)) }
 }
 
 /// calloc(3).
@@ -27,9 +42,8 @@ pub unsafe fn malloc(bytes: usize) -> *mut c_void {
 /// # Safety
 /// As the manual says.
 pub unsafe fn calloc(count: usize, size: usize) -> *mut c_void {
-    static NEXT: Next = Next::of(c"calloc");
     // SAFETY: the function's type; the caller's promise.
-    unsafe { NEXT.get::<Calloc>().map_or(null_mut(), |next| next(count, size)) }
+    unsafe { CALLOC.get::<Calloc>().map_or(null_mut(), |next| next(count, size)) }
 }
 
 /// realloc(3).
@@ -37,9 +51,8 @@ pub unsafe fn calloc(count: usize, size: usize) -> *mut c_void {
 /// # Safety
 /// As the manual says; the block is not ours.
 pub unsafe fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    static NEXT: Next = Next::of(c"realloc");
     // SAFETY: the function's type; the caller's promise.
-    unsafe { NEXT.get::<Realloc>().map_or(null_mut(), |next| next(block, bytes)) }
+    unsafe { REALLOC.get::<Realloc>().map_or(null_mut(), |next| next(block, bytes)) }
 }
 
 /// free(3).
@@ -47,9 +60,8 @@ pub unsafe fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
 /// # Safety
 /// As the manual says; the block is not ours.
 pub unsafe fn free(block: *mut c_void) {
-    static NEXT: Next = Next::of(c"free");
     // SAFETY: the function's type; the caller's promise.
-    unsafe { NEXT.get::<Free>().into_iter().for_each(|next| next(block)) }
+    unsafe { FREE.get::<Free>().into_iter().for_each(|next| next(block)) }
 }
 
 /// malloc_usable_size(3).
@@ -57,25 +69,22 @@ pub unsafe fn free(block: *mut c_void) {
 /// # Safety
 /// As the manual says; the block is not ours.
 pub unsafe fn malloc_usable_size(block: *mut c_void) -> usize {
-    static NEXT: Next = Next::of(c"malloc_usable_size");
     // SAFETY: the function's type; the caller's promise.
-    unsafe { NEXT.get::<Usable>().map_or(0, |next| next(block)) }
+    unsafe { USABLE.get::<Usable>().map_or(0, |next| next(block)) }
 }
 
 /// A block at a multiple of `align`, a power of two; null when there is no memory.
 pub fn aligned(align: usize, bytes: usize) -> *mut c_void {
-    static NEXT: Next = Next::of(c"posix_memalign");
     let mut block = null_mut();
     // SAFETY: the function's type, and a place for its result.
     let failed = unsafe {
-        NEXT.get::<Aligned>().is_none_or(|next| next(&raw mut block, align.max(size_of::<usize>()), bytes) != 0)
+        ALIGNED.get::<Aligned>().is_none_or(|next| next(&raw mut block, align.max(size_of::<usize>()), bytes) != 0)
     };
     if failed { null_mut() } else { block }
 }
 
 /// Gives back what is free. True when that could be asked for.
 pub fn purge_all() -> bool {
-    static NEXT: Next = Next::of(c"malloc_trim");
     // SAFETY: the function's type.
-    unsafe { NEXT.get::<Trim>().is_some_and(|next| next(0) != 0) }
+    unsafe { TRIM.get::<Trim>().is_some_and(|next| next(0) != 0) }
 }
