@@ -16,7 +16,7 @@ cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
-.PHONY: all build library command dlm try check bench install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build library command dlm wheel try check bench install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make check     run every check and test'
 	@echo 'make bench     measure paging against the raw device, kernel swap and RAM'
 	@echo 'make install   install to DESTDIR and PREFIX ($(PREFIX)); make uninstall takes it away again'
+	@echo 'make wheel     build the Python package, with Ream inside'
 	@echo 'make fmt lint  format the code; check it with clippy, warnings denied'
 
 build: library command
@@ -45,6 +46,10 @@ dlm:
 	$(CC) -O2 -g -fPIC -Wall -Wextra -Werror -Iinclude -c dlm/dlm.c -o $(release)/dlm.o
 	rm -f $(release)/libdlm.a
 	$(AR) rc $(release)/libdlm.a $(release)/dlm.o
+
+# The Python package, with the library and the command inside.
+wheel:
+	REAM_RELEASE=$(abspath $(release)) python/build.sh $(abspath $(target))/wheel
 
 try:
 	packaging/needs.sh try
