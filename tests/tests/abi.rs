@@ -90,6 +90,12 @@ fn every_function_without_a_session() {
 }
 
 #[test]
+fn an_allocator_with_a_context() {
+    run("abi_allocator", &[], 64);
+    run("abi_allocator", &[], 0);
+}
+
+#[test]
 fn pins_hold_advice_moves_and_budgets_change() {
     run("abi_advice", &[], 64);
 }
@@ -98,6 +104,11 @@ fn pins_hold_advice_moves_and_budgets_change() {
 fn a_smaller_budget_begins_paging() {
     run("abi_budget", &["100", "64", "0"], 256);
     run("abi_budget", &["100", "64", "1"], 256);
+}
+
+#[test]
+fn a_child_gives_back_nothing_of_its_parents() {
+    run("abi_inherited", &[], 256);
 }
 
 #[test]

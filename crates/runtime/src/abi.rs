@@ -4,9 +4,10 @@
 //! What a caller names by a pointer is read and written by the kernel for us (`caller`), so an address that is none is an
 //! error and no crash. No lock is held while a caller's function runs.
 
+pub mod allocator;
 mod begin;
 mod blocks;
-mod caller;
+pub mod caller;
 mod list;
 pub mod phases;
 pub mod switch;
@@ -37,6 +38,11 @@ pub struct Frozen {
 /// Takes the locks for the duration of a fork, after all others. Signals are blocked then.
 pub fn freeze() -> Frozen {
     Frozen { _usages: wishes::freeze(), _blocks: blocks::freeze(), _phase: phases::freeze() }
+}
+
+/// In a child.
+pub fn fork_child() {
+    blocks::fork_child();
 }
 
 /// 0, or the error as a negative number.
