@@ -31,8 +31,9 @@ static struct {
 } ream;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int began;   /* what dlm_startup returns */
-static int stopped; /* dlm_shutdown was called */
+static int began; /* what dlm_startup returns */
+static int session; /* there is one */
+static _Atomic int stopped; /* dlm_shutdown was called */
 
 #define PAGE  ((size_t)4096)
 #define LARGE ((size_t)2 << 20)
@@ -117,7 +118,8 @@ static void begin(void)
 	int inside = take(RTLD_DEFAULT);
 	uint64_t budget;
 
-	if (inside && ream.status(&status) == 0 && status.session)
+	session = inside && ream.status(&status) == 0 && status.session;
+	if (session)
 		return;
 	if (!memory || !*memory)
 		return;
@@ -137,6 +139,7 @@ static void begin(void)
 	began = ream.start(budget, NULL);
 	if (began == -EALREADY)
 		began = 0;
+	session = !began;
 	/* Of -EINVAL it has said why itself. */
 	if (began && began != -EINVAL)
 		fprintf(stderr, "dlm: DLM_MEMORY=%s: %s\n", memory, ream.error(began));
@@ -268,7 +271,7 @@ void *dlm_array_begin(size_t size, const char *name)
 	if (!array) {
 		if (!began)
 			fprintf(stderr, "dlm: no memory for %s, %zu bytes: %s%s\n", name, size, strerror(errno),
-				ream.alloc ? "" : "; start it with ream run --memory SIZE, or set DLM_MEMORY=SIZE");
+				session ? "" : "; start it with ream run --memory SIZE, or set DLM_MEMORY=SIZE");
 		_exit(FAILED);
 	}
 	return array;

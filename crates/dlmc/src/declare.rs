@@ -116,7 +116,9 @@ fn specifiers(source: &str, keyword: &Token, declaration: &Node<Declaration>) ->
     if declaration.node.declarators.is_empty() {
         return bad("dlm declares nothing here");
     }
-    let words = tokens_within(source, keyword.start.min(declaration.span.start), declaration.span.end);
+    // Attributes are blank to the parser, and may stand before the first word that it sees.
+    let before = source[..keyword.start].rfind([';', '}']).map_or(0, |end| end + 1);
+    let words = tokens_within(source, before.min(declaration.span.start), declaration.span.end);
     let mut attribute = None;
     let mut depth = 0usize;
     for (index, word) in words.iter().enumerate() {

@@ -17,10 +17,9 @@ pub fn keywords(source: &str, tokens: &[Token]) -> Result<Vec<Token>, Problem> {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth = depth.saturating_sub(1),
             "dlm" => {
-                let next = code.get(index + 1);
+                let next = after_attributes(source, &code, index + 1);
                 let text = next.map_or("", |next| next.of(source));
-                let before_declaration = next.is_some_and(|next| next.kind == Kind::Word)
-                    && !matches!(text, "asm" | "__asm" | "__asm__" | "__attribute" | "__attribute__");
+                let before_declaration = next.is_some_and(|next| next.kind == Kind::Word);
                 match (depth, before_declaration) {
                     (0, _) if before_declaration || text == "*" => found.push(**token),
                     (0, _) => return Ok(Vec::new()),
@@ -37,6 +36,29 @@ pub fn keywords(source: &str, tokens: &[Token]) -> Result<Vec<Token>, Problem> {
     }
 }
 
+/// The first token from `index` on that is no attribute or assembler's name: those follow a declared name, too.
+fn after_attributes<'t>(source: &str, code: &[&'t Token], mut index: usize) -> Option<&'t Token> {
+    while let Some(token) = code.get(index) {
+        if !matches!(token.of(source), "asm" | "__asm" | "__asm__" | "__attribute" | "__attribute__") {
+            return Some(token);
+        }
+        index += 1;
+        let mut depth = 0usize;
+        while let Some(token) = code.get(index) {
+            match token.of(source) {
+                "(" => depth += 1,
+                ")" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            index += 1;
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +71,7 @@ mod tests {
     #[test]
     fn only_in_front_of_declarations_at_file_scope() {
         assert_eq!(count("dlm int a[3]; static dlm double b[2]; dlm\nstruct s c[1]; int dlm *p;"), Some(4));
+        assert_eq!(count("dlm __attribute__((aligned(8))) int a[3];"), Some(1));
         assert_eq!(count("int f(int dlm) { return dlm + 1; }"), Some(0));
         assert_eq!(count("struct s { int dlm; }; dlm int a[3];"), Some(1));
         assert_eq!(count("int f(void) { dlm int a[3]; }"), None);
@@ -60,7 +83,8 @@ mod tests {
     fn a_programs_own_name() {
         assert_eq!(count("typedef struct s dlm; dlm x; void f(dlm y) { dlm z; }"), Some(0));
         assert_eq!(count("int dlm;"), Some(0));
-        assert_eq!(count("int dlm __attribute__((unused));"), Some(0));
+        assert_eq!(count("int dlm __attribute__((unused)) __asm__(\"x\"), b;"), Some(0));
+        assert_eq!(count("int dlm __attribute__(("), Some(0));
         assert_eq!(count("#pragma dlm int\nint dlm(int);"), Some(0));
     }
 }
