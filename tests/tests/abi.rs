@@ -107,6 +107,11 @@ fn a_smaller_budget_begins_paging() {
 }
 
 #[test]
+fn a_child_gives_back_nothing_of_its_parents() {
+    run("abi_inherited", &[], 256);
+}
+
+#[test]
 fn random_arguments_are_survived() {
     for seed in ["1", "2", "3"] {
         run("abi_fuzz", &[seed, "1500"], 64);

@@ -76,3 +76,14 @@ fn forks_that_fail_cost_nothing() {
 fn exec_spawn_system_and_popen() {
     Case::new("c/fork_exec_mix.c", &["192"], 64).compare();
 }
+
+/// While everything fits, and paged.
+#[test]
+fn what_children_are_to_inherit() {
+    let case = Case::new("c/inherited.c", &["96"], 32);
+    let Some(program) = case.build() else { return };
+    Run::of(&program).args(case.arguments).memory(512).finish().exited(0);
+    for engine in ["move", "copy"] {
+        case.compare_with(|run, _| run.option(format!("--engine={engine}")));
+    }
+}

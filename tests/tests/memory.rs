@@ -34,6 +34,11 @@ fn parts_are_unmapped_moved_protected_and_discarded() {
     }
 }
 
+#[test]
+fn what_the_kernel_refuses_costs_nothing() {
+    Case::new("c/refused.c", &["96"], 32).compare();
+}
+
 /// Wires, while nothing is paged yet, must not show in what mremap does.
 #[test]
 fn mappings_grow_before_paging_starts_and_after() {
@@ -58,6 +63,11 @@ fn containers_of_small_objects() {
 #[test]
 fn threads_that_discard_parts() {
     Case::new("c/madvise_storm.c", &["256"], 48).compare();
+}
+
+#[test]
+fn a_discard_that_is_held_up_while_paging_begins() {
+    Case::new("c/late_discard.c", &["96"], 32).compare();
 }
 
 #[test]

@@ -117,6 +117,25 @@ fn a_fork_without_a_descriptor_left() {
     assert_eq!(pool.free(), 56);
 }
 
+/// Another thread of the parent does not wait: it takes pages from the child when the pool has no others. The child is
+/// stopped then, with a line that says why; where there are enough it has all that it should.
+#[test]
+fn a_thread_writes_while_a_child_takes_its_copy() {
+    let Some(pool) = Pool::with_free(56) else { return };
+    let Some(outcome) = forks("writer", 10) else { return };
+    outcome.exited(0);
+    let stopped =
+        |outcome: &Outcome| outcome.out().trim().strip_prefix("stopped ").and_then(|count| count.parse().ok());
+    let lines = outcome.err().matches("other threads of its parent wrote to them").count();
+    assert_eq!(stopped(&outcome), Some(lines), "{}", outcome.describe());
+    if pool.leave_free(56 + 32) {
+        let Some(outcome) = forks("writer", 10) else { return };
+        outcome.exited(0);
+        assert_eq!(stopped(&outcome), Some(0), "{}", outcome.describe());
+        assert_eq!(pool.free(), 56 + 32);
+    }
+}
+
 /// A cgroup that limits pages of a pool, in the unified hierarchy; taken away, with the controller if that was off.
 struct Limit {
     root: PathBuf,

@@ -175,6 +175,7 @@ mod tests {
         fn discard(_: Run) {}
         fn moved(_: Run, _: Page) {}
         type Moving = ();
+        type Discarding = ();
         fn moving(_: Run) {}
         fn engaged() -> bool {
             false

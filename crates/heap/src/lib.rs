@@ -39,13 +39,16 @@ pub enum Kind {
 pub trait Engine {
     /// While it exists, the engine takes no ranges over.
     type Moving;
+    /// While it exists, the engine relies on no content that is about to be discarded.
+    type Discarding;
     /// The pages hold the program's data from now on. They are mapped and untouched, or have been touched but were
     /// not known before. Pages already added may be added again.
     fn add(run: Run, kind: Kind);
     /// The pages are about to be unmapped; what they hold is lost.
     fn remove(run: Run);
-    /// What the pages hold is lost and they read as zeros; they stay mapped.
-    fn discard(run: Run);
+    /// What the pages hold is about to be lost: they read as zeros, and stay mapped. What is returned is kept until the kernel
+    /// has discarded them.
+    fn discard(run: Run) -> Self::Discarding;
     /// The kernel has moved the pages, present and absent ones, to another place, which the program does not know yet.
     fn moved(from: Run, to: Page);
     /// A range is about to be moved or resized by the kernel, which wants it to be one mapping. What is returned is

@@ -68,7 +68,7 @@ unsafe extern "C" fn purge<A: Arenas>(
     if A::pool_unit(address).is_some() {
         return true;
     }
-    A::discard(Run::inside(address, length));
+    let _discarding = A::discard(Run::inside(address, length));
     // SAFETY: jemalloc holds no object in these pages; on failure (true) it knows that they are not zero.
     unsafe { memory::advise(address, length, Advice::DontNeed) }.is_err()
 }

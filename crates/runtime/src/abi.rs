@@ -7,7 +7,7 @@
 pub mod allocator;
 mod begin;
 mod blocks;
-mod caller;
+pub mod caller;
 mod list;
 pub mod phases;
 pub mod switch;
@@ -38,6 +38,11 @@ pub struct Frozen {
 /// Takes the locks for the duration of a fork, after all others. Signals are blocked then.
 pub fn freeze() -> Frozen {
     Frozen { _usages: wishes::freeze(), _blocks: blocks::freeze(), _phase: phases::freeze() }
+}
+
+/// In a child.
+pub fn fork_child() {
+    blocks::fork_child();
 }
 
 /// 0, or the error as a negative number.

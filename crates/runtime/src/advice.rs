@@ -6,7 +6,7 @@ use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
 use crate::locks;
-use crate::maps::{any_managed, managed_parts, valid};
+use crate::maps::{any_managed, managed_parts, unmanaged_parts, valid};
 use crate::pooled_shared;
 use ream_page::Run;
 use ream_sys::Errno;
@@ -47,15 +47,30 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
         MADV_DONTNEED | MADV_FREE if holds::any_locked(run) => kernel(advice),
         // Pages that are freed lazily are neither here nor there: they are freed at once.
         MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED => {
-            managed_parts(run, engine::discard);
+            let _discarding = engine::discarding(|| managed_parts(run, engine::discard));
             kernel(if advice == MADV_FREE { MADV_DONTNEED } else { advice })
         }
         // Without effect on anonymous memory, except that they split the mapping.
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL => Ok(()),
-        // Whether a child inherits the range is settled at the fork.
-        MADV_DOFORK => Ok(()),
+        // What is being paged is settled at the fork.
+        MADV_DOFORK => engine::unless_engaged(|| kernel(advice)).unwrap_or_else(|| {
+            unmanaged_parts(run, |part| {
+                // SAFETY: the caller's promise.
+                unsafe { madvise(part.start.address(), part.bytes(), advice) }
+            })
+        }),
+        // The kernel leaves the pages out of a child; what is in the store, the child's pager must leave out.
+        MADV_WIPEONFORK | MADV_KEEPONFORK => {
+            let result = kernel(advice);
+            // Of a call that fails a part may be done.
+            if result.is_ok() || advice == MADV_WIPEONFORK {
+                managed_parts(run, |part| holds::wipe(part, advice == MADV_WIPEONFORK));
+            }
+            result
+        }
         MADV_GUARD_INSTALL => {
             engine::remove(run);
+            holds::forget(run);
             kernel(advice)
         }
         _ => kernel(advice),
@@ -72,7 +87,7 @@ unsafe fn advise_locked(run: Run, advice: usize) -> Result<(), Errno> {
     let kernel = |advice| unsafe { madvise(run.start.address(), run.bytes(), advice) };
     match advice {
         MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED => {
-            managed_parts(run, engine::discard);
+            let _discarding = engine::discarding(|| managed_parts(run, engine::discard));
             // SAFETY: the caller's promise.
             unsafe { locks::discard(run) }
         }
@@ -80,6 +95,7 @@ unsafe fn advise_locked(run: Run, advice: usize) -> Result<(), Errno> {
         MADV_GUARD_INSTALL => {
             locks::forget(run);
             engine::remove(run);
+            holds::forget(run);
             let _ = munlock(run.start.address(), run.bytes());
             kernel(advice)
         }

@@ -77,7 +77,9 @@ unsafe extern "C" fn child() {
     engine::fork_child();
     // SAFETY: see `Kept`.
     drop(unsafe { (*KEPT.0.get()).take() });
+    holds::fork_child();
     locks::fork_child();
+    abi::fork_child();
     pool::fork_child();
     #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {

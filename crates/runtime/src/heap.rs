@@ -2,7 +2,7 @@
 //! the linker, to jemalloc.
 
 use crate::abi::switch;
-use crate::{blocks, engine, lending, locks, pages, pool, regions};
+use crate::{blocks, engine, holds, lending, locks, pages, pool, regions};
 use core::sync::atomic::{AtomicU8, Ordering};
 #[cfg(not(feature = "inside"))]
 use ream_heap::small::Arenas;
@@ -66,6 +66,7 @@ pub fn freeze_chunks() -> ream_heap::FrozenChunks<'static> {
 
 impl Engine for Paged {
     type Moving = (locks::Moving, engine::Moving);
+    type Discarding = engine::Discarding;
     fn add(run: Run, kind: Kind) {
         let kind = match kind {
             Kind::Large => regions::Kind::Large,
@@ -82,10 +83,11 @@ impl Engine for Paged {
         if told() {
             locks::forget(run);
             engine::remove(run);
+            holds::forget(run);
         }
     }
-    fn discard(run: Run) {
-        engine::discard(run);
+    fn discard(run: Run) -> engine::Discarding {
+        engine::discarding(|| engine::discard(run))
     }
     fn moving(run: Run) -> (locks::Moving, engine::Moving) {
         (locks::moving(run), engine::moving(run))
@@ -94,6 +96,7 @@ impl Engine for Paged {
         if told() {
             locks::moved(from, to);
             engine::moved(from, to);
+            holds::moved(from, to);
         }
     }
     fn engaged() -> bool {

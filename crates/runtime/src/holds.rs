@@ -9,7 +9,7 @@ use crate::locks;
 use crate::maps::{self, any_managed, managed_parts, valid};
 use crate::pooled_shared;
 use crate::regions::{Regions, rest};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ream_page::{Page, Run};
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
@@ -22,8 +22,12 @@ const LOCKED: u8 = 2;
 const KEPT: u8 = 4;
 /// The program has asked for it by the C interface.
 const PINNED: u8 = 8;
+/// No reason to hold, but kept here: children find zeros there (MADV_WIPEONFORK).
+const WIPED: u8 = 16;
 
 static HOLDS: Mutex<Regions<u8>> = Mutex::new(Regions::new());
+/// Pages in `HOLDS`: most programs have none, and need not look.
+static PAGES: AtomicU64 = AtomicU64::new(0);
 /// The program has asked that all memory, also future memory, be locked: nothing new is managed then.
 static ALL_LOCKED: AtomicBool = AtomicBool::new(false);
 
@@ -35,7 +39,10 @@ pub fn all_locked() -> bool {
 /// Runs `work` on the list with all signals blocked: a handler may come to use it, too.
 fn with_list<T>(work: impl FnOnce(&mut Regions<u8>) -> T) -> T {
     let before = set_signal_mask(SignalSet::ALL);
-    let result = work(&mut HOLDS.lock());
+    let mut list = HOLDS.lock();
+    let result = work(&mut list);
+    PAGES.store(list.total(), Ordering::Relaxed);
+    drop(list);
     set_signal_mask(before);
     result
 }
@@ -63,21 +70,31 @@ fn change(run: Run, reason: u8, on: bool) {
                 let _ = list.insert(part, after);
             }
         });
-        if before == 0 {
-            engine::hold(part);
-        } else if after == 0 {
-            engine::unhold(part);
+        match (before & !WIPED == 0, after & !WIPED == 0) {
+            (true, false) => engine::hold(part),
+            (false, true) => engine::unhold(part),
+            _ => {}
         }
     }
 }
 
-/// The run is about to be unmapped or replaced.
+/// Whether anything is known of the run.
+pub fn any(run: Run) -> bool {
+    PAGES.load(Ordering::Relaxed) > 0 && with_list(|list| list.first_in(run).is_some())
+}
+
+/// The run is about to be unmapped or replaced, or is not managed any more.
 pub fn forget(run: Run) {
-    with_list(|list| list.remove(run));
+    if PAGES.load(Ordering::Relaxed) > 0 {
+        with_list(|list| list.remove(run));
+    }
 }
 
 /// The run has moved, and kept its protection and its locks.
 pub fn moved(run: Run, to: Page) {
+    if PAGES.load(Ordering::Relaxed) == 0 {
+        return;
+    }
     with_list(|list| {
         let mut left = run;
         while let Some((part, reasons)) = list.first_in(left) {
@@ -110,6 +127,28 @@ pub fn open_parts(run: Run, mut each: impl FnMut(Run)) {
             each(open);
         }
         left = rest(run, next.map_or(end, |part| part.end()));
+    }
+}
+
+/// Children find zeros in a managed run, or what was there.
+pub fn wipe(run: Run, on: bool) {
+    change(run, WIPED, on);
+}
+
+/// In a child, when the engine runs again: what the kernel has left out is not in the store either.
+pub fn fork_child() {
+    each_of(|reasons| reasons & WIPED != 0, engine::discard);
+}
+
+/// Calls `each` for every run with such reasons, in order of address.
+fn each_of(which: impl Fn(u8) -> bool, mut each: impl FnMut(Run)) {
+    let mut left = EVERYTHING;
+    while PAGES.load(Ordering::Relaxed) > 0 {
+        let Some((part, reasons)) = with_list(|list| list.first_in(left)) else { return };
+        left = rest(EVERYTHING, part.end());
+        if which(reasons) {
+            each(part);
+        }
     }
 }
 
@@ -152,15 +191,20 @@ pub fn is_pinned(page: Page) -> bool {
 
 /// Tells each run that is held, in order of address.
 pub fn each(tell: &mut dyn FnMut(Run)) {
-    with_list(|list| list.each(tell));
+    each_of(|reasons| reasons & !WIPED != 0, tell);
 }
 
 /// Whether the program has locked any page of the run.
 pub fn any_locked(run: Run) -> bool {
+    any_for(run, LOCKED)
+}
+
+/// Whether a page of the run has this reason.
+fn any_for(run: Run, reason: u8) -> bool {
     with_list(|list| {
         let mut left = run;
         while let Some((part, reasons)) = list.first_in(left) {
-            if reasons & LOCKED != 0 {
+            if reasons & reason != 0 {
                 return true;
             }
             left = rest(run, part.end());
@@ -186,11 +230,14 @@ pub unsafe fn protect(address: usize, bytes: usize, protection: usize, key: Opti
     }
     let open = protection == PROT_READ_WRITE && matches!(key, None | Some(0) | Some(usize::MAX));
     let managed = any_managed(run);
+    // Of a call that fails a part may have been done, and what was protected before still is: both stay held.
+    let before = managed && !open && any_for(run, PROTECTED);
     if managed && !open {
         managed_parts(run, |part| change(part, PROTECTED, true));
     }
     let result = kernel();
-    if managed && (open == result.is_ok()) {
+    let none = !before && matches!(result, Err(EINVAL | EACCES));
+    if managed && if open { result.is_ok() } else { none } {
         managed_parts(run, |part| change(part, PROTECTED, false));
     }
     if result.is_ok() {
@@ -225,10 +272,14 @@ pub fn lock(address: usize, bytes: usize, flags: usize) -> Result<(), Errno> {
     if pages > holdable_pages() {
         return Err(ENOMEM);
     }
+    let before = any_for(run, LOCKED);
     managed_parts(run, |part| change(part, LOCKED, true));
     let result = mlock(address, bytes, flags);
-    if result.is_err() {
+    // Of a call that fails a part may have been done.
+    if result.is_err() && !before {
+        let _ = munlock(address, bytes);
         managed_parts(run, |part| change(part, LOCKED, false));
+        locks::again(run);
     }
     result
 }

@@ -77,6 +77,20 @@ pub fn managed_parts(run: Run, mut each: impl FnMut(Run)) {
     }
 }
 
+/// Calls `each` for every part of a run that is not managed, until one fails.
+pub fn unmanaged_parts(run: Run, mut each: impl FnMut(Run) -> Result<(), Errno>) -> Result<(), Errno> {
+    let mut left = run;
+    while left.pages > 0 {
+        let next = engine::next_managed(left.start).map_or(left.end(), |found| found.start);
+        let part = Run { start: left.start, pages: next.0.min(left.end().0) - left.start.0 };
+        if part.pages > 0 {
+            each(part)?;
+        }
+        left = rest(run, engine::next_managed(part.end()).map_or(left.end(), |found| found.end()));
+    }
+    Ok(())
+}
+
 /// Whether any page of a run is managed.
 pub fn any_managed(run: Run) -> bool {
     engine::next_managed(run.start).is_some_and(|found| found.and(run).pages > 0)
@@ -101,7 +115,7 @@ pub fn replaced(run: Run) {
 
 /// Whether [`forget`] has anything to do.
 fn known(run: Run) -> bool {
-    any_managed(run) || locks::any(run) || RESERVED.lock().first_in(run).is_some()
+    any_managed(run) || locks::any(run) || holds::any(run) || RESERVED.lock().first_in(run).is_some()
 }
 
 /// # Safety
@@ -340,10 +354,19 @@ pub unsafe fn unmap(address: usize, bytes: usize) -> Result<(), Errno> {
 pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, new: usize) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let kernel = |flags| unsafe { mremap(old, old_bytes, bytes, flags, new) };
-    if !in_session() || !valid(old, old_bytes) || bytes == 0 {
+    if !in_session() || !valid(old, old_bytes) || refused((old, old_bytes), bytes, flags, new) {
         return kernel(flags);
     }
     let from = Run::covering(old, old_bytes);
+    let first = Run { start: from.start, pages: 1 };
+    if Run::covering(0, bytes).pages < from.pages
+        && flags & MREMAP_FIXED == 0
+        && (any_managed(first) || locks::any(first))
+    {
+        let kept = Run::covering(0, bytes).bytes();
+        // SAFETY: the caller's promise.
+        return unsafe { unmap(old + kept, from.bytes() - kept) }.map(|()| old);
+    }
     // Only with a flag that says so is `new` a place; else it is any number.
     let replaced = Run { start: Page::containing(new), pages: Run::covering(0, bytes).pages };
     let replaces = flags & MREMAP_FIXED != 0 && valid(new, bytes) && from.and(replaced).pages == 0;
@@ -372,9 +395,6 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     managed_parts(from, |part| ours += part.pages);
     let whole = ours == from.pages;
     let kept = from.pages.min(replaced.pages);
-    if kept < from.pages {
-        forget(Run { start: Page(from.start.0 + kept), pages: from.pages - kept });
-    }
     let grows = replaced.pages > from.pages;
     let (may_move, left) =
         (flags & MREMAP_MAYMOVE != 0, if flags & MREMAP_DONTUNMAP != 0 { Left::Zeros } else { Left::Nothing });
@@ -390,6 +410,10 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
         }
         result => result?,
     };
+    if kept < from.pages {
+        // Not before: where the kernel refuses, all of it stays.
+        forget(Run { start: Page(from.start.0 + kept), pages: from.pages - kept });
+    }
     let to = Page::containing(place);
     if to != from.start {
         let kept = Run { start: from.start, pages: kept };
@@ -404,6 +428,19 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
         locks::manage(Run { start: Page(to.0 + from.pages), pages: replaced.pages - from.pages }, Kind::Mapped);
     }
     Ok(place)
+}
+
+/// Whether the kernel answers so with an error, before it has changed anything.
+fn refused((old, old_bytes): (usize, usize), bytes: usize, flags: usize, new: usize) -> bool {
+    let pages = |bytes| Run::covering(0, bytes).pages;
+    let placed = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0;
+    let apart = |new| Run::covering(old, old_bytes).and(Run::covering(new, bytes)).pages == 0;
+    bytes == 0
+        || bytes > 1 << 56
+        || flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0
+        || placed && flags & MREMAP_MAYMOVE == 0
+        || flags & MREMAP_DONTUNMAP != 0 && pages(old_bytes) != pages(bytes)
+        || flags & MREMAP_FIXED != 0 && !(valid(new, bytes) && apart(new))
 }
 
 /// Moves a managed mapping to a larger place, which begins at a multiple of 2 MiB when large pages fit.

@@ -292,5 +292,7 @@ pub struct Frozen {
 
 /// Takes the lock for the duration of a fork, last of all.
 pub fn freeze() -> Frozen {
-    Frozen { _pooled: POOLED.lock(), _reserve: reserve::freeze() }
+    let pooled = POOLED.lock();
+    fork::look(&pooled);
+    Frozen { _pooled: pooled, _reserve: reserve::freeze() }
 }

@@ -116,6 +116,9 @@ impl Sparse {
         let all = Range { start: first.first().address(), bytes: count as usize * BLOCK_BYTES };
         // SAFETY: advice that only concerns children made meanwhile.
         if let Err(error) = unsafe { all.advise(Advice::DontFork) } {
+            // Of what is unmapped in part, or could not be split, a part has it already.
+            // SAFETY: as above.
+            let _ = unsafe { all.advise(Advice::DoFork) };
             (0..u64::from(count)).for_each(|index| tell(Block(first.0 + index), Err(error)));
             return;
         }

@@ -1,6 +1,7 @@
 /* Forks with memory on pages of a pool under hardship: "killed", a thread kills children as soon as they are there, mostly
  * while they take their copy and their parent waits for it; "descriptors", no descriptor is left for a pipe between the
- * two. Arguments: one of these words, forks. */
+ * two; "writer", a thread writes meanwhile, and takes pages from children when the pool has no others: those end with
+ * status 125, and none sees anything else than what was written. Arguments: one of these words, forks. */
 #include "common.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,6 +36,42 @@ static void *killer(void *unused)
 	return unused;
 }
 
+/* Writes what is there already. */
+static void *writer(void *block)
+{
+	volatile uint64_t *words = block;
+
+	while (!atomic_load(&stop))
+		for (size_t i = 0; i < BYTES / 8; i += PAGE_WORDS)
+			words[i] = mix(i);
+	return NULL;
+}
+
+/* Forks beside the writer. Returns how many children were stopped. */
+static int beside_writer(uint64_t *block, int rounds)
+{
+	int stopped = 0, status;
+	pthread_t thread;
+
+	must(pthread_create(&thread, NULL, writer, block) == 0);
+	for (int round = 0; round < rounds; round++) {
+		pid_t pid = fork();
+
+		must(pid >= 0);
+		if (pid == 0) {
+			check(block, BYTES / 8, 0, 0, "in the child");
+			_exit(0);
+		}
+		must(waitpid(pid, &status, 0) == pid);
+		must(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 125));
+		stopped += WEXITSTATUS(status) == 125;
+	}
+	atomic_store(&stop, 1);
+	must(pthread_join(thread, NULL) == 0);
+	check(block, BYTES / 8, 0, 0, "in the parent");
+	return stopped;
+}
+
 int main(int argc, char **argv)
 {
 	int killed = 0, kills = argc > 1 && !strcmp(argv[1], "killed"), rounds = (int)argument(argc, argv, 2, 10);
@@ -43,6 +80,10 @@ int main(int argc, char **argv)
 
 	must(block);
 	fill(block, BYTES / 8, 0, 0);
+	if (argc > 1 && !strcmp(argv[1], "writer")) {
+		printf("stopped %d\n", beside_writer(block, rounds));
+		return 0;
+	}
 	if (kills) {
 		must(pthread_create(&thread, NULL, killer, NULL) == 0);
 	} else {

@@ -35,6 +35,7 @@ macro_rules! engine {
             }
             fn discard(_: Run) {}
             type Moving = ();
+            type Discarding = ();
             fn moving(_: Run) {}
             fn moved(from: Run, to: Page) {
                 $name::remove(from);
@@ -80,7 +81,7 @@ fn blocks_are_aligned_sized_and_gone_when_freed() {
         fill(block, bytes, 1);
         assert!(large.free(block.as_ptr()));
         assert!(!large.free(block.as_ptr()));
-        assert!(!memory::is_mapped(block.addr().get()));
+        // That nothing is mapped there cannot be asked: another test's thread may have mapped there by now.
         assert_eq!((Paging::pages(), large.count()), (0, 0));
     }
     assert_eq!(large.allocate(usize::MAX - 4096, 16, false), None);

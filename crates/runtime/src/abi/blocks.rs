@@ -66,6 +66,14 @@ pub fn freeze() -> Frozen {
     Frozen { _blocks: BLOCKS.lock() }
 }
 
+/// In a child: the budget counts what its parent has taken, and not what the child has of it.
+pub fn fork_child() {
+    with_blocks(|blocks| {
+        let used = blocks.used;
+        blocks.list.as_mut_slice().iter_mut().take(used).for_each(|block| block.taken = 0);
+    });
+}
+
 /// Runs `work` on the list with all signals blocked: a handler may come to use it, too. No other lock is taken inside.
 fn with_blocks<T>(work: impl FnOnce(&mut Blocks) -> T) -> T {
     let before = set_signal_mask(SignalSet::ALL);

@@ -50,6 +50,21 @@ pub fn put(to: usize, from: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Copies memory of ours that may be gone by now, where a touch would end the process, to other memory of ours. (Read the
+/// other way round, the kernel would first make pages that are shared after a fork our own, which takes new ones.)
+///
+/// # Safety
+/// So many bytes are mapped at `from`, and at `to` they are nobody else's.
+pub unsafe fn copy(from: usize, to: usize, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: the caller's promise; what cannot be read is an error.
+    if !unsafe { transfer(number::__NR_process_vm_writev, from, to, bytes) }? {
+        let (from, to) = (core::ptr::with_exposed_provenance::<u8>(from), core::ptr::with_exposed_provenance_mut(to));
+        // SAFETY: the caller's promise. Nobody checks the address.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, bytes) };
+    }
+    Ok(())
+}
+
 /// A size in the caller's memory.
 pub fn size(from: usize) -> Result<usize, Errno> {
     let mut bytes = [0; size_of::<usize>()];

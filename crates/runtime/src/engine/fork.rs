@@ -243,6 +243,8 @@ pub fn fork_child() {
     let kept = unsafe { &mut *KEPT.0.get() };
     set_errno(kept.errno);
     FORKING.store(false, SeqCst);
+    // Those of threads that stayed behind.
+    super::UNTOLD.store(0, SeqCst);
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
     unsafe { ENGINE.moving.reset() };

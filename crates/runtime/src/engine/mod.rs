@@ -126,7 +126,7 @@ pub fn add(run: Run, kind: Kind) {
         return;
     }
     masked(|| {
-        let (phase, before) = {
+        let (phase, before, added) = {
             let mut regions = ENGINE.regions.lock();
             let before = regions.total();
             if regions.insert(run, kind).is_err() {
@@ -134,10 +134,9 @@ pub fn add(run: Run, kind: Kind) {
                 return;
             }
             ENGINE.reserved.store(regions.total(), SeqCst);
-            (ENGINE.phase(), before)
+            (ENGINE.phase(), before, regions.total() - before)
         };
         lending::changed();
-        let added = ENGINE.reserved.load(SeqCst).saturating_sub(before);
         match phase {
             Phase::Engaged => {
                 // SAFETY: managed memory must never be inherited by a raw fork, where absent pages would read as zeros.
@@ -228,7 +227,55 @@ pub fn remove(run: Run) {
     });
 }
 
-/// The content of the range is about to be discarded by the kernel call that follows.
+/// Discards that began before paging did, of which the kernel is still to make some.
+static UNTOLD: AtomicU32 = AtomicU32::new(0);
+/// Longest that the pager waits for those, in microseconds.
+const PATIENCE: u64 = 10_000_000;
+
+/// While it exists, nothing is evicted that the pager was not told about.
+pub struct Discarding {
+    /// Those of the thread before, where the pager was not told: no handler may come between that needs it.
+    signals: Option<SignalSet>,
+}
+
+/// Content is about to be discarded by the kernel call that follows, after which the result is dropped. `tell` says to the
+/// pager, if there is one, what it is.
+///
+/// Without a pager the kernel alone is told. Should paging begin just then, the pages that it finds are to be zeros a moment
+/// later, and must not go to the store before.
+pub fn discarding(tell: impl FnOnce()) -> Discarding {
+    let signals = set_signal_mask(SignalSet::ALL);
+    UNTOLD.fetch_add(1, SeqCst);
+    if !engaged() {
+        return Discarding { signals: Some(signals) };
+    }
+    UNTOLD.fetch_sub(1, SeqCst);
+    tell();
+    set_signal_mask(signals);
+    Discarding { signals: None }
+}
+
+impl Drop for Discarding {
+    fn drop(&mut self) {
+        if let Some(signals) = self.signals {
+            UNTOLD.fetch_sub(1, SeqCst);
+            set_signal_mask(signals);
+        }
+    }
+}
+
+/// In the pager, before it evicts anything: waits for discards of which it was not told.
+fn until_discarded() {
+    let began = ream_sys::process::now_us();
+    while ream_sys::process::now_us() - began < PATIENCE {
+        match UNTOLD.load(SeqCst) {
+            0 => return,
+            count => futex::wait(&UNTOLD, count, Some(200), Scope::Private),
+        };
+    }
+}
+
+/// The content of the range is discarded: see [`discarding`].
 pub fn discard(run: Run) {
     if run.pages > 0 && engaged() {
         masked(|| ENGINE.mailbox.call(Command::Discard(run)));
@@ -266,7 +313,8 @@ pub fn moved(from: Run, to: Page) {
 
 /// Keeps a range resident where it is until [`unhold`]: brings its pages in first.
 pub fn hold(run: Run) {
-    if run.pages == 0 || !engaged() {
+    // Whoever engages reads the list of what is held with the lock on the regions, and lets go of that when it has engaged.
+    if run.pages == 0 || unless_engaged(|| ()).is_some() {
         return;
     }
     masked(|| ENGINE.mailbox.call(Command::Hold(run, true)));
@@ -321,6 +369,14 @@ fn charged() -> bool {
 /// Whether memory can be paged, now or later.
 pub fn can_page() -> bool {
     !matches!(ENGINE.phase(), Phase::Off | Phase::Broken)
+}
+
+/// Runs `work` if nothing is paged; paging does not begin meanwhile.
+pub fn unless_engaged<T>(work: impl FnOnce() -> T) -> Option<T> {
+    masked(|| {
+        let _regions = ENGINE.regions.lock();
+        if engaged() { None } else { Some(work()) }
+    })
 }
 
 /// Whether memory is being paged.

@@ -143,6 +143,7 @@ fn engage() -> Result<(), Failure> {
     entry.counters.engagements.add(1);
     ENGINE.set_phase(Phase::Engaged);
     drop(regions);
+    super::until_discarded();
     Ok(())
 }
 

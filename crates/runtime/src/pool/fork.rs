@@ -3,13 +3,17 @@
 //!
 //! Kernels lose pages of 1 GiB in some children (6.18: in one of ten, though nobody writes): the child finds them absent,
 //! and would be killed if it touched them. It asks its parent then, which sends their content.
+//!
+//! Other threads of the parent do not wait. When one writes to a page, and the pool has no other, the kernel takes the child's:
+//! a child that lacks a page that was there is stopped.
 
 use super::{GIGANTIC_BYTES, POOLED, Pooled, forget};
+use crate::abi::caller;
 use crate::engine;
 use crate::kernel::*;
 use crate::lending;
 use crate::pages::wanted;
-use crate::regions;
+use crate::regions::{self, Regions};
 use crate::reserve;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,7 +22,7 @@ use ream_stats::Region;
 use ream_sys::Errno;
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Scope};
-use ream_sys::memory::{self, Protection};
+use ream_sys::memory::{self, MapSlice, Protection};
 use ream_sys::process::{self, SignalSet, set_signal_mask};
 use ream_sys::syscall::{call3, call4, call6, number};
 
@@ -48,12 +52,22 @@ struct Kept {
     /// A socket's ends, the parent's and the child's, which closes when it has ended.
     ends: [i32; 2],
     signals: SignalSet,
+    /// Which pages there were, in order of address.
+    there: MapSlice<bool>,
 }
 
 struct Cell(UnsafeCell<Kept>);
 // SAFETY: libc lets one fork happen at a time, and calls all handlers on its thread.
 unsafe impl Sync for Cell {}
-static KEPT: Cell = Cell(UnsafeCell::new(Kept { shared: core::ptr::null(), ends: [-1; 2], signals: SignalSet(0) }));
+static KEPT: Cell = Cell(UnsafeCell::new(Kept {
+    shared: core::ptr::null(),
+    ends: [-1; 2],
+    signals: SignalSet(0),
+    there: MapSlice::empty(),
+}));
+
+/// Of a child's page that a thread of its parent has cost it, which no call of the kernel answers.
+const TAKEN: Errno = Errno(u16::MAX - 1);
 
 /// Before a fork, before all else: signals are blocked, so that no handler writes what the child is about to copy.
 pub fn fork_prepare() {
@@ -76,6 +90,27 @@ pub fn fork_prepare() {
         kept.shared = shared.cast_const().cast();
         kept.ends = [-1; 2];
         let _ = call4(number::__NR_socketpair, UNIX, STREAM, 0, kept.ends.as_mut_ptr().expose_provenance());
+    }
+}
+
+/// Before the copy is made: notes which pages are there.
+pub(super) fn look(pooled: &Regions<Pooled>) {
+    // SAFETY: see `Cell`.
+    let kept = unsafe { &mut *KEPT.0.get() };
+    if kept.shared.is_null() {
+        return;
+    }
+    // Where there is no memory for that, the fork will hardly be made.
+    kept.there = MapSlice::new(pooled.total() as usize * PAGE_BYTES / BLOCK_BYTES).unwrap_or(MapSlice::empty());
+    let mut places = kept.there.as_mut_slice().iter_mut();
+    let mut from = Page(0);
+    while let Some((run, what)) = pooled.next_from(from) {
+        from = run.end();
+        for address in (run.start.address()..run.end().address()).step_by(what.unit()) {
+            if let Some(place) = places.next() {
+                *place = is_there(address).unwrap_or(false);
+            }
+        }
     }
 }
 
@@ -179,16 +214,25 @@ pub fn fork_child() {
     close(ends[0]);
     let _placing = ream_heap::placing();
     let mut from = Page(0);
+    // SAFETY: see `Cell`.
+    let there = core::mem::replace(unsafe { &mut (*KEPT.0.get()).there }, MapSlice::empty());
+    let mut there = there.as_slice().iter().copied();
     loop {
         let next = POOLED.lock().next_from(from);
         let Some((run, what)) = next else { break };
         from = run.end();
-        if let Err(error) = copy_to_ordinary(run, what, shared, Fd(ends[1])) {
-            engine::tell(format_args!(
-                "a forked process cannot have its copy of {} MiB on pages of a pool (errno {}); it is stopped",
-                run.bytes() >> 20,
-                error.0
-            ));
+        if let Err(error) = copy_to_ordinary(run, what, &mut there, shared, Fd(ends[1])) {
+            let mib = run.bytes() >> 20;
+            match error {
+                TAKEN => engine::tell(format_args!(
+                    "a forked process cannot have its copy of {mib} MiB on pages of a pool: other threads of its parent wrote \
+                     to them, and the pool had none left; it is stopped (as root: ream setup --hugetlb SIZE)"
+                )),
+                error => engine::tell(format_args!(
+                    "a forked process cannot have its copy of {mib} MiB on pages of a pool (errno {}); it is stopped",
+                    error.0
+                )),
+            }
             process::end_process(125);
         }
         forget(run);
@@ -210,6 +254,8 @@ fn kept() -> Option<(&'static Shared, [i32; 2], SignalSet)> {
 }
 
 fn end(shared: &'static Shared, signals: SignalSet) {
+    // SAFETY: see `Cell`.
+    drop(core::mem::replace(unsafe { &mut (*KEPT.0.get()).there }, MapSlice::empty()));
     // SAFETY: mapped in `fork_prepare`; nobody uses it any more.
     let _ = unsafe { munmap(core::ptr::from_ref(shared).expose_provenance(), PAGE_BYTES) };
     set_signal_mask(signals);
@@ -221,8 +267,15 @@ fn close(fd: i32) {
     }
 }
 
-/// Copies inherited memory, page by page, to ordinary memory at the same address, which comes under management.
-fn copy_to_ordinary(run: Run, what: Pooled, shared: &Shared, parent: Fd) -> Result<(), Errno> {
+/// Copies inherited memory, page by page, to ordinary memory at the same address, which comes under management. `were` tells
+/// of each page whether it was there.
+fn copy_to_ordinary(
+    run: Run,
+    what: Pooled,
+    were: &mut dyn Iterator<Item = bool>,
+    shared: &Shared,
+    parent: Fd,
+) -> Result<(), Errno> {
     let unit = what.unit();
     let copy = memory::map(unit, BLOCK_BYTES, Protection::ReadWrite)?.as_ptr();
     let (region, kind) = match what {
@@ -230,17 +283,19 @@ fn copy_to_ordinary(run: Run, what: Pooled, shared: &Shared, parent: Fd) -> Resu
         // Blocks of both sizes share the pages of 1 GiB.
         _ => (Region::Heap, regions::Kind::Large),
     };
-    let mut address = run.start.address();
-    while address < run.end().address() {
-        let mut there = is_there(address)?;
+    for address in (run.start.address()..run.end().address()).step_by(unit) {
+        let were = were.next().unwrap_or(false);
         let place: *mut u8 = core::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: a page of a pool is there as a whole or not at all. It is ours to copy and to replace: nobody else runs
-        // here, and the parent waits. `copy` has room for it.
+        // SAFETY: a page of a pool is there as a whole or not at all. It is ours to replace: nobody else runs here. `copy` has
+        // room for it. The kernel reads it for us: it may be taken just now, and a touch would end the process without a
+        // word.
         unsafe {
-            if there {
-                core::ptr::copy_nonoverlapping(place, copy, unit);
-            } else if unit == GIGANTIC_BYTES {
+            let mut there = is_there(address)?;
+            let copied = there && caller::copy(address, copy.expose_provenance(), unit).is_ok();
+            if !copied && unit == GIGANTIC_BYTES {
                 there = ask(shared, parent, address, copy)?;
+            } else if !copied && (there || were) {
+                return Err(TAKEN);
             }
             memory::map_over(place, unit, Protection::ReadWrite)?;
             if wanted(region).large() {
@@ -253,7 +308,6 @@ fn copy_to_ordinary(run: Run, what: Pooled, shared: &Shared, parent: Fd) -> Resu
                 core::ptr::copy_nonoverlapping(copy, place, unit);
             }
         }
-        address += unit;
     }
     // SAFETY: our own mapping.
     unsafe { memory::unmap(copy, unit) }

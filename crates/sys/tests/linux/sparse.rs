@@ -107,6 +107,25 @@ fn what_was_never_touched_is_given_back() {
     sparse.close();
 }
 
+/// A block that was unmapped meanwhile: the one beside it is inherited by children as before.
+#[test]
+fn what_could_not_be_kept_from_children_is_theirs_again() {
+    let Some(mut sparse) = means() else { return };
+    let start = blocks(2);
+    word(start, 0).store(1, Ordering::Relaxed);
+    // SAFETY: the test's own memory, of which nobody uses the second block.
+    unsafe { memory::unmap(start.add(BLOCK_BYTES), BLOCK_BYTES) }.unwrap();
+    let mut told = Vec::new();
+    // SAFETY: the test's own memory.
+    unsafe { sparse.give_back(block(start), 2, 64, &mut |_, outcome| told.push(outcome)) };
+    assert_eq!(told, [Err(Errno::NOMEM); 2]);
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let here = format!("{:x}-", start.addr());
+    let flags = maps.lines().skip_while(|line| !line.starts_with(&here)).find(|line| line.starts_with("VmFlags"));
+    assert!(flags.is_some_and(|flags| !flags.contains(" dc")), "{flags:?}");
+    sparse.close();
+}
+
 /// Threads count up words of their own all over two blocks, which are given back and made large again all the while. The
 /// kernel migrates pages in the meantime: a move that meets that is counted short.
 #[test]
