@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
@@ -52,9 +53,13 @@ def _shape(shape: Any) -> Tuple[int, ...]:
     return lengths
 
 
-def _make(shape: Any, dtype: Any, order: str, wanted: Wishes) -> Array:
-    import numpy
+def _numpy() -> Any:
+    # Any: what its stubs say of these functions differs from version to version.
+    return importlib.import_module("numpy")
 
+
+def _make(shape: Any, dtype: Any, order: str, wanted: Wishes) -> Array:
+    numpy = _numpy()
     lengths, kind = _shape(shape), numpy.dtype(dtype)
     if order not in ("C", "F"):
         raise ValueError("order: {!r} is neither C nor F".format(order))
@@ -67,9 +72,10 @@ def _make(shape: Any, dtype: Any, order: str, wanted: Wishes) -> Array:
         raise ValueError("shape: {!r} is more than can be addressed".format(shape))
     if size == 0:
         # There is nothing to look after.
-        return numpy.zeros(lengths, kind, order=order)  # type: ignore[call-overload,no-any-return]
-    memory = numpy.asarray(_Block(size, wanted))
-    return numpy.ndarray(lengths, kind, memory, order=order)  # type: ignore[arg-type]
+        nothing: Array = numpy.zeros(lengths, kind, order=order)
+        return nothing
+    made: Array = numpy.ndarray(lengths, kind, numpy.asarray(_Block(size, wanted)), order=order)
+    return made
 
 
 def empty(
@@ -118,10 +124,8 @@ def full(
     name: Optional[str] = None,
 ) -> Array:
     """An array full of `value` in a block of its own; arguments as of `empty`. Its type is the value's unless given."""
-    import numpy
-
     wanted = wishes(pages, pageable, pinned, name)
-    array = _make(shape, numpy.asarray(value).dtype if dtype is None else dtype, order, wanted)
+    array = _make(shape, _numpy().asarray(value).dtype if dtype is None else dtype, order, wanted)
     array[...] = value
     return array
 
@@ -140,10 +144,8 @@ def from_array(
 
     `order` "K": as the original lies in memory.
     """
-    import numpy
-
     wanted = wishes(pages, pageable, pinned, name)
-    original = numpy.asarray(array)
+    original = _numpy().asarray(array)
     if order == "K":
         order = "F" if original.flags.fnc else "C"
     copy = _make(original.shape, original.dtype if dtype is None else dtype, order, wanted)
