@@ -16,7 +16,7 @@ cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
-.PHONY: all build library command try check bench install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build library command dlm wheel try check bench install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make check     run every check and test'
 	@echo 'make bench     measure paging against the raw device, kernel swap and RAM'
 	@echo 'make install   install to DESTDIR and PREFIX ($(PREFIX)); make uninstall takes it away again'
+	@echo 'make wheel     build the Python package, with Ream inside'
 	@echo 'make fmt lint  format the code; check it with clippy, warnings denied'
 
 build: library command
@@ -36,8 +37,19 @@ library:
 	$(CARGO) build --release --package ream-calls
 	$(CARGO) build --release --package ream-inside
 
-command:
-	$(CARGO) build --release --package ream-cli --package ream-bench
+command: dlm
+	$(CARGO) build --release --package ream-cli --package ream-bench --package ream-dlmc
+
+# The functions of dlm.h, which programs are linked with.
+dlm:
+	mkdir -p $(release)
+	$(CC) -O2 -g -fPIC -Wall -Wextra -Werror -Iinclude -c dlm/dlm.c -o $(release)/dlm.o
+	rm -f $(release)/libdlm.a
+	$(AR) rc $(release)/libdlm.a $(release)/dlm.o
+
+# The Python package, with the library and the command inside.
+wheel:
+	REAM_RELEASE=$(abspath $(release)) python/build.sh $(abspath $(target))/wheel
 
 try:
 	packaging/needs.sh try
@@ -81,6 +93,7 @@ fmt:
 
 install:
 	@test -f $(release)/ream -a -f $(release)/libream.so -a -f $(release)/libream_calls.so -a -f $(release)/libream_inside.so || { echo 'make install: not built yet; run make first' >&2; exit 1; }
+	@test -f $(release)/dlmc -a -f $(release)/libdlm.a || { echo 'make install: dlmc is not built; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
 	$(INSTALL) -d $(lib)
@@ -95,20 +108,30 @@ install:
 	$(INSTALL) -D -m 644 crates/cli/golden/_ream $(share)/zsh/site-functions/_ream
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.fish $(share)/fish/vendor_completions.d/ream.fish
 	$(INSTALL) -D -m 644 include/ream.h $(include)/ream.h
+	$(INSTALL) -D -m 755 $(release)/dlmc $(bin)/dlmc
+	$(INSTALL) -D -m 644 $(release)/libdlm.a $(lib)/libdlm.a
+	$(INSTALL) -D -m 644 include/dlm.h $(include)/dlm.h
+	$(INSTALL) -d $(share)/ream/fortran
+	fortran/generate.sh $(version) > $(share)/ream/fortran/ream.f90
+	chmod 644 $(share)/ream/fortran/ream.f90
 	$(INSTALL) -d $(pkgconfig) $(cmake)
 	sed 's/@VERSION@/$(version)/' packaging/ream.pc.in > $(pkgconfig)/ream.pc
 	sed 's/@VERSION@/$(version)/' packaging/reamConfigVersion.cmake.in > $(cmake)/reamConfigVersion.cmake
 	$(INSTALL) -m 644 packaging/reamConfig.cmake $(cmake)/reamConfig.cmake
-	chmod 644 $(pkgconfig)/ream.pc $(cmake)/reamConfigVersion.cmake
-	$(INSTALL) -d $(share)/doc/ream/examples
-	$(INSTALL) -m 644 $(wildcard examples/c/*.c) $(share)/doc/ream/examples
+	sed 's/@VERSION@/$(version)/' packaging/dlm.pc.in > $(pkgconfig)/dlm.pc
+	chmod 644 $(pkgconfig)/ream.pc $(pkgconfig)/dlm.pc $(cmake)/reamConfigVersion.cmake
+	$(INSTALL) -d $(share)/ream $(share)/doc/ream/examples
+	tar -czf $(share)/ream/ream_$(version).tar.gz -C r --sort=name --owner=0 --group=0 --exclude='*.o' --exclude='*.so' --exclude=src/Makevars ream
+	$(INSTALL) -m 644 $(wildcard examples/c/*.c examples/dlm/*.c examples/fortran/*.f90) $(share)/doc/ream/examples
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
 	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
-	rm -rf $(share)/doc/ream $(cmake)
+	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc
+	rm -f $(bin)/dlmc $(lib)/libdlm.a $(include)/dlm.h $(pkgconfig)/dlm.pc $(share)/ream/fortran/ream.f90
+	-rmdir $(share)/ream/fortran $(share)/ream 2>/dev/null
 	-rmdir $(lib) 2>/dev/null
 
 clean:

@@ -163,6 +163,28 @@ REAM_FUNCTION void *ream_alloc(size_t size, const struct ream_hints *hints);
 /* Gives a block of ream_alloc back; NULL is fine. Errors: -EINVAL when no such block begins there. */
 REAM_FUNCTION int ream_free(void *block);
 
+/*
+ * For programs that take the functions of an allocator with a context in front, as numpy does (NEP 49, PyDataMemAllocator):
+ * blocks of `min` bytes and more are as if from ream_alloc with `hints`, smaller ones come from the functions that the
+ * program used before, which also free and resize what is not the former. The functions below are such ones, with a
+ * structure of this kind as their context. It stays, with its hints, for as long as there are blocks, and must be good.
+ */
+struct ream_allocator {
+	size_t size; /* set by the caller: sizeof(struct ream_allocator) */
+	size_t min;
+	const struct ream_hints *hints;
+	void *context; /* of the functions that were used before, none of which may be NULL */
+	void *(*malloc)(void *context, size_t size);
+	void *(*calloc)(void *context, size_t count, size_t each);
+	void *(*realloc)(void *context, void *block, size_t size);
+	void (*free)(void *context, void *block, size_t size);
+};
+
+REAM_FUNCTION void *ream_allocator_malloc(const struct ream_allocator *allocator, size_t size);
+REAM_FUNCTION void *ream_allocator_calloc(const struct ream_allocator *allocator, size_t count, size_t each);
+REAM_FUNCTION void *ream_allocator_realloc(const struct ream_allocator *allocator, void *block, size_t size);
+REAM_FUNCTION void ream_allocator_free(const struct ream_allocator *allocator, void *block, size_t size);
+
 /* ---- What is going to happen with memory that is there ------------------------------------------------------------ */
 
 /* Advice. The first three are done now; the others hold until other advice is given for the range. */

@@ -6,11 +6,13 @@ set -euo pipefail
 # What stands for a package (a command, or a file), and the package.
 build=(cc:gcc /usr/include/stdlib.h:libc6-dev make:make)
 declare -A needs=(
-    [check]="${build[*]} g++:g++ gfortran:gfortran git:git shellcheck:shellcheck gdb:gdb perl:perl sqlite3:sqlite3
-        redis-server:redis-server R:r-base-core /usr/bin/python3:python3
+    [check]="${build[*]} g++:g++ gfortran:gfortran git:git shellcheck:shellcheck gdb:gdb valgrind:valgrind perl:perl sqlite3:sqlite3
+        redis-server:redis-server R:r-base-core /usr/lib/R/site-library/rlang:r-cran-rlang
+        /usr/lib/R/site-library/data.table:r-cran-data.table /usr/bin/python3:python3
         /usr/lib/python3/dist-packages/numpy:python3-numpy setpriv:util-linux /usr/lib/postgresql:postgresql
         /usr/sbin/mkfs.ext4:e2fsprogs node:nodejs javac:default-jdk-headless
-        pkg-config:pkgconf cmake:cmake"
+        pkg-config:pkgconf cmake:cmake
+        /usr/lib/python3/dist-packages/pip:python3-pip /usr/lib/python3/dist-packages/wheel:python3-wheel"
     [try]="${build[*]} /usr/bin/python3:python3 /usr/lib/python3/dist-packages/numpy:python3-numpy"
     [bench]="${build[*]}"
 )

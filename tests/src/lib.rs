@@ -4,6 +4,7 @@
 mod cgroup;
 mod compare;
 mod compile;
+mod installation;
 mod outcome;
 mod place;
 mod pool;
@@ -18,6 +19,7 @@ mod skip;
 pub use cgroup::Cgroup;
 pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build, compiled};
+pub use installation::{Installation, ran};
 pub use outcome::{Outcome, Summary};
 pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
 pub use pool::Pool;

@@ -90,6 +90,12 @@ fn every_function_without_a_session() {
 }
 
 #[test]
+fn an_allocator_with_a_context() {
+    run("abi_allocator", &[], 64);
+    run("abi_allocator", &[], 0);
+}
+
+#[test]
 fn pins_hold_advice_moves_and_budgets_change() {
     run("abi_advice", &[], 64);
 }

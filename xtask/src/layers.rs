@@ -8,7 +8,7 @@ use std::path::Path;
 /// The layers, from the top; each may use those before it.
 pub const LAYERS: &[&str] = &[
     "page", "policy", "wire", "options", "stats", "sys", "store", "pager", "large", "heap", "runtime", "inside",
-    "calls", "server", "cli",
+    "calls", "server", "cli", "dlmc",
 ];
 
 /// The layers that work inside the user's process: no standard library, no allocation, no panics.

@@ -8,11 +8,12 @@ pub(crate) const MOST_TOGETHER: usize = 64 << 20;
 
 const PLACES: usize = 16;
 
-/// A mapping: address and length in bytes.
+/// A mapping: address and length in bytes, and whether it is a plain one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kept {
     pub(crate) address: usize,
     pub(crate) length: usize,
+    pub(crate) plain: bool,
 }
 
 /// Freed blocks, oldest first.
@@ -24,7 +25,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub(crate) const fn new() -> Cache {
-        Cache { blocks: [Kept { address: 0, length: 0 }; PLACES], count: 0, bytes: 0 }
+        Cache { blocks: [Kept { address: 0, length: 0, plain: false }; PLACES], count: 0, bytes: 0 }
     }
 
     /// Whether there is room for a block without putting another one out.
@@ -46,11 +47,13 @@ impl Cache {
         self.take(0)
     }
 
-    /// Takes the smallest block out that has `length` bytes and at most a quarter more; of equal ones the newest.
-    pub(crate) fn best(&mut self, length: usize) -> Option<Kept> {
+    /// Takes the smallest block out that has `length` bytes and at most a quarter more, and is plain or not as asked for;
+    /// of equal ones the newest.
+    pub(crate) fn best(&mut self, length: usize, plain: bool) -> Option<Kept> {
         let most = length + length / 4;
         let kept = self.blocks.get(..self.count)?;
-        let fitting = kept.iter().enumerate().rev().filter(|(_, block)| (length..=most).contains(&block.length));
+        let fits = |block: &Kept| block.plain == plain && (length..=most).contains(&block.length);
+        let fitting = kept.iter().enumerate().rev().filter(|(_, block)| fits(block));
         let (index, _) = fitting.min_by_key(|(_, block)| block.length)?;
         self.take(index)
     }
@@ -72,7 +75,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn block(address: usize, mib: usize) -> Kept {
-        Kept { address, length: mib * MIB }
+        Kept { address, length: mib * MIB, plain: false }
     }
 
     #[test]
@@ -82,10 +85,11 @@ mod tests {
             assert!(cache.fits(kept.length));
             cache.keep(kept);
         }
-        assert_eq!(cache.best(9 * MIB), Some(block(4, 10)));
-        assert_eq!(cache.best(9 * MIB), Some(block(2, 10)));
-        assert_eq!(cache.best(9 * MIB), None);
-        assert_eq!(cache.best(8 * MIB), Some(block(3, 8)));
+        assert_eq!(cache.best(9 * MIB, false), Some(block(4, 10)));
+        assert_eq!(cache.best(9 * MIB, false), Some(block(2, 10)));
+        assert_eq!(cache.best(9 * MIB, false), None);
+        assert_eq!(cache.best(8 * MIB, true), None);
+        assert_eq!(cache.best(8 * MIB, false), Some(block(3, 8)));
         assert_eq!(cache.oldest(), Some(block(1, 12)));
         assert_eq!(cache.oldest(), None);
         assert_eq!(cache.bytes, 0);

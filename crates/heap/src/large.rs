@@ -37,23 +37,24 @@ impl<E: Engine> Large<E> {
     /// `zeroed`, else anything. `None` when there is no memory.
     pub fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Option<NonNull<u8>> {
         let length = self.length_for(bytes)?;
+        // What is asked for decides, not what it is rounded up to.
+        let plain = !E::wanted(bytes);
         if align <= BLOCK_BYTES && length <= cache::MOST_EACH {
-            let kept = self.cache.lock().best(length);
+            let kept = self.cache.lock().best(length, plain);
             if let Some(kept) = kept {
                 return self.reuse(kept, zeroed);
             }
         }
-        let place = || self.place(length, align.max(BLOCK_BYTES));
+        let place = || self.place(length, align.max(BLOCK_BYTES), plain);
         place().or_else(|| if self.drain() { place() } else { None })
     }
 
     /// Maps and enters a fresh block.
-    fn place(&self, length: usize, align: usize) -> Option<NonNull<u8>> {
+    fn place(&self, length: usize, align: usize, plain: bool) -> Option<NonNull<u8>> {
         let _placing = placing();
         if let Some((address, length)) = E::pooled(length, align, length) {
             return self.enter_pooled(address, length);
         }
-        let plain = !E::wanted(length);
         let start = map_block::<E>(length, align, plain)?;
         if !self.table.set(start.addr().get(), length, plain) {
             // SAFETY: mapped above; nobody knows of it.
@@ -70,7 +71,7 @@ impl<E: Engine> Large<E> {
     /// Enters a fresh block on pages of a pool.
     fn enter_pooled(&self, address: usize, length: usize) -> Option<NonNull<u8>> {
         if !self.table.set(address, length, false) {
-            unmap::<E>(Kept { address, length });
+            unmap::<E>(Kept { address, length, plain: false });
             return None;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -86,14 +87,9 @@ impl<E: Engine> Large<E> {
     pub fn free(&self, address: *mut u8) -> bool {
         let Some((length, plain)) = self.table.take(address.addr()) else { return false };
         self.count.fetch_sub(1, Ordering::Relaxed);
-        let block = Kept { address: address.expose_provenance(), length };
+        let block = Kept { address: address.expose_provenance(), length, plain };
         // A pool is scarce: others may want its pages.
-        // And what is kept must be what the next block is to be.
-        if length > cache::MOST_EACH
-            || E::engaged()
-            || E::pool_unit(block.address).is_some()
-            || plain == E::wanted(length)
-        {
+        if length > cache::MOST_EACH || E::engaged() || E::pool_unit(block.address).is_some() {
             unmap::<E>(block);
             return true;
         }
@@ -133,7 +129,7 @@ impl<E: Engine> Large<E> {
         }
         if length < old {
             self.table.set(address.addr(), length, plain);
-            unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length });
+            unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length, plain });
             return Some(start);
         }
         let _placing = placing();
@@ -209,7 +205,7 @@ impl<E: Engine> Large<E> {
             // SAFETY: a mapping of so many bytes that nobody uses.
             unsafe { start.write_bytes(0, kept.length) };
         }
-        if !self.table.set(kept.address, kept.length, !E::wanted(kept.length)) {
+        if !self.table.set(kept.address, kept.length, kept.plain) {
             return None;
         }
         self.count.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! What a caller names by a pointer is read and written by the kernel for us (`caller`), so an address that is none is an
 //! error and no crash. No lock is held while a caller's function runs.
 
+pub mod allocator;
 mod begin;
 mod blocks;
 pub mod caller;

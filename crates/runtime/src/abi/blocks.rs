@@ -287,6 +287,12 @@ fn unmap(block: &Block) {
     give_back(block);
 }
 
+/// How many bytes the block has that begins at an address.
+pub fn bytes_of(address: usize) -> Option<usize> {
+    let (_, block) = with_blocks(|blocks| blocks.at(Page::containing(address)))?;
+    (block.start == address).then_some(block.bytes)
+}
+
 /// Gives a block back, by its first byte.
 pub fn free(address: usize) -> Result<(), Errno> {
     if address == 0 {

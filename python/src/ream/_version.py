@@ -1,0 +1,3 @@
+"""The version, which is that of Ream itself."""
+
+VERSION = "0.1.0"
