@@ -1,7 +1,7 @@
 //! The check that most tests make: the same program, plain and under Ream within a budget that it outgrows, gives the
 //! same output and status, and paging really happened.
 
-use crate::{Build, MIB, Outcome, Run, build, skip, tool};
+use crate::{MIB, Outcome, Run, compiled, skip, tool};
 use std::path::Path;
 
 /// What the kernel may count beside the budget: code, stacks, page tables, files that were read, libraries' own data.
@@ -29,13 +29,7 @@ impl<'a> Case<'a> {
 
     /// Compiles it; `None`, loudly, where that is not possible.
     pub fn build(&self) -> Option<std::path::PathBuf> {
-        match build(self.source, self.flags) {
-            Build::Ready(path) => Some(path),
-            Build::Missing(reason) => {
-                skip(self.source, &reason);
-                None
-            }
-        }
+        compiled(self.source, self.flags)
     }
 
     /// Runs it plain and under Ream, compares, and checks that memory was paged within the budget. `change` may add

@@ -1,6 +1,7 @@
 //! Compiles the programs in `programs/`, once, with the machine's own compilers.
 
 use crate::place::{build_root, program, tool};
+use crate::skip;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -56,4 +57,15 @@ pub fn build(source: &str, flags: &[&str]) -> Build {
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&fresh, &result).expect("naming the compiled program");
     Build::Ready(result)
+}
+
+/// The same; `None`, loudly, where it cannot be had.
+pub fn compiled(source: &str, flags: &[&str]) -> Option<PathBuf> {
+    match build(source, flags) {
+        Build::Ready(path) => Some(path),
+        Build::Missing(reason) => {
+            skip(source, &reason);
+            None
+        }
+    }
 }

@@ -18,7 +18,7 @@ mod skip;
 
 pub use cgroup::Cgroup;
 pub use compare::{Case, UNMANAGED, compare, installed};
-pub use compile::{Build, build};
+pub use compile::{Build, build, compiled};
 pub use installation::{Installation, ran};
 pub use outcome::{Outcome, Summary};
 pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
@@ -29,7 +29,7 @@ pub use redis::{Redis, Reply};
 pub use run::{Run, Running};
 pub use runnable::{make_runnable, wait_until_written};
 pub use shmem::Shmem;
-pub use skip::skip;
+pub use skip::{large_pages, skip};
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;

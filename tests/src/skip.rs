@@ -17,3 +17,13 @@ pub fn skip(what: &str, reason: &str) {
     }
     assert!(std::env::var_os("REAM_TESTS_STRICT").is_none(), "{line}and REAM_TESTS_STRICT is set");
 }
+
+/// Whether the kernel's mode of transparent large pages is one of these; says so where it is not.
+pub fn large_pages(modes: &[&str]) -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let allowed = modes.iter().any(|mode| setting.contains(&format!("[{mode}]")));
+    if !allowed {
+        skip("large pages", &format!("transparent_hugepage/enabled is not {}", modes.join(" or ")));
+    }
+    allowed
+}

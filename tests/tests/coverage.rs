@@ -1,7 +1,7 @@
 //! Real programs with 256 MiB and more: at least 90 % of their anonymous memory lies on large pages, and they print what
 //! they print without Ream. Large pages are waited for: full blocks are made large some seconds after they were filled.
 
-use ream_tests::{Build, MIB, Redis, Run, Running, Scratch, build, installed, report, skip, tool};
+use ream_tests::{MIB, Redis, Run, Running, Scratch, compiled, installed, large_pages, report, skip, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,15 +50,6 @@ impl Placed {
 }
 
 /// Transparent large pages can be had here.
-fn allowed() -> bool {
-    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let allowed = ["[always]", "[madvise]"].iter().any(|word| setting.contains(word));
-    if !allowed {
-        skip("large pages", "transparent_hugepage/enabled is neither always nor madvise");
-    }
-    allowed
-}
-
 /// Waits until the largest process of a run has 256 MiB of anonymous memory, 90 % of it on large pages.
 fn until_large(name: &str, running: &Running) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -80,7 +71,7 @@ fn until_large(name: &str, running: &Running) {
 /// Runs a program plain and under Ream. Both times it fills its memory and then waits for the file `go`, which is there
 /// from the beginning when it runs plain. `run` makes the run from that file's path.
 fn large_and_the_same(name: &str, run: impl Fn(&Path) -> Run) {
-    if !allowed() {
+    if !large_pages(&["always", "madvise"]) {
         return;
     }
     let scratch = Scratch::new("coverage");
@@ -110,9 +101,7 @@ fn python_with(module: &str) -> Option<PathBuf> {
 
 #[test]
 fn heaps_that_programs_map_themselves() {
-    let Build::Ready(program) = build("c/own_heap.c", &[]) else {
-        return skip("c/own_heap.c", "no compiler");
-    };
+    let Some(program) = compiled("c/own_heap.c", &[]) else { return };
     for kind in ["small", "wished", "grown", "over"] {
         large_and_the_same(kind, |go| Run::of(&program).arg(kind).arg(go));
     }
@@ -163,9 +152,7 @@ fn node_with_objects_arrays_and_buffers() {
 
 #[test]
 fn fortran_with_a_common_block_and_threads() {
-    let Build::Ready(program) = build("f90/common_waits.f90", &[]) else {
-        return skip("f90/common_waits.f90", "no gfortran");
-    };
+    let Some(program) = compiled("f90/common_waits.f90", &[]) else { return };
     large_and_the_same("Fortran", |go| Run::of(&program).arg(go));
 }
 
@@ -217,7 +204,7 @@ fn java_with_two_collectors() {
 /// It brings an allocator of its own along (jemalloc, as Debian builds it).
 #[test]
 fn redis_with_many_values() {
-    if !allowed() {
+    if !large_pages(&["always", "madvise"]) {
         return;
     }
     let Some(program) = installed("redis-server") else { return };

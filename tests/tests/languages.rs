@@ -1,7 +1,7 @@
 //! On which pages memory lies that programs of other languages than C use: C++'s containers, new and delete, Fortran's
 //! COMMON, allocated arrays and OpenMP stacks, and libraries' static data. Linked in all ways.
 
-use ream_tests::{Build, Run, build, program, skip};
+use ream_tests::{Run, compiled, large_pages, program, skip};
 use std::fs;
 use std::path::PathBuf;
 
@@ -11,25 +11,6 @@ const STATIC: [&[&str]; 2] = [&["-static", END], &["-static-pie", END]];
 const END: &str = "-Wl,-u,pthread_mutex_destroy";
 
 /// The kernel gives large pages only where it is allowed to.
-fn allowed() -> bool {
-    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let allowed = setting.contains("[madvise]");
-    if !allowed {
-        skip("large pages", "transparent_hugepage/enabled is not madvise");
-    }
-    allowed
-}
-
-fn compiled(source: &str, flags: &[&str]) -> Option<PathBuf> {
-    match build(source, flags) {
-        Build::Ready(path) => Some(path),
-        Build::Missing(why) => {
-            skip(source, &why);
-            None
-        }
-    }
-}
-
 /// A region.
 #[derive(Debug)]
 struct Row {
@@ -123,14 +104,14 @@ const CPP_REGIONS: usize = 19;
 
 #[test]
 fn containers_and_new_lie_on_large_pages() {
-    if allowed() {
+    if large_pages(&["madvise"]) {
         all_is_large(CPP, &[], CPP_REGIONS);
     }
 }
 
 #[test]
 fn containers_of_static_programs() {
-    if allowed() {
+    if large_pages(&["madvise"]) {
         what_one_step_reaches_is_large(CPP, &[], CPP_REGIONS, &["heap_main_list", "heap_main_map"]);
     }
 }
@@ -139,7 +120,7 @@ fn containers_of_static_programs() {
 #[test]
 fn fortran_arrays_lie_on_large_pages() {
     const REGIONS: usize = 7;
-    if !allowed() {
+    if !large_pages(&["madvise"]) {
         return;
     }
     let looking = program("c/look_fortran.c");
@@ -157,7 +138,7 @@ fn library_and_user(kind: &[&str]) -> Option<(PathBuf, PathBuf)> {
 
 #[test]
 fn static_data_of_libraries_lie_on_large_pages() {
-    if !allowed() {
+    if !large_pages(&["madvise"]) {
         return;
     }
     for kind in DYNAMIC {
@@ -180,7 +161,9 @@ fn static_data_of_libraries_lie_on_large_pages() {
 #[test]
 #[ignore = "libraries that are loaded while the program runs are not looked at"]
 fn static_data_of_libraries_loaded_later() {
-    let Some((library, user)) = allowed().then(|| library_and_user(DYNAMIC[0])).flatten() else { return };
+    let Some((library, user)) = large_pages(&["madvise"]).then(|| library_and_user(DYNAMIC[0])).flatten() else {
+        return;
+    };
     let scratch = ream_tests::Scratch::new("languages");
     let copy = scratch.file("copy.so");
     fs::copy(library, &copy).expect("a copy of the library");

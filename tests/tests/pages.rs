@@ -1,6 +1,6 @@
 //! On which pages a program's memory lies, and what `ream status` says about it.
 
-use ream_tests::{Build, Case, Outcome, Run, build, is_root, ream_binary, skip};
+use ream_tests::{Case, Outcome, Run, compiled, is_root, large_pages, ream_binary, skip};
 use std::process::Command;
 
 /// Runs the program that looks at its own pages; `None`, loudly, where that is not possible.
@@ -27,17 +27,8 @@ fn rows(outcome: &Outcome) -> Vec<(String, [u64; 4])> {
 }
 
 /// The kernel gives large pages only where it is allowed to.
-fn allowed() -> bool {
-    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let allowed = ["[always]", "[madvise]"].iter().any(|word| setting.contains(word));
-    if !allowed {
-        skip("large pages", "transparent_hugepage/enabled is neither always nor madvise");
-    }
-    allowed
-}
-
 fn everything_is_large(flags: &[&str], pages: &str) {
-    if !allowed() {
+    if !large_pages(&["always", "madvise"]) {
         return;
     }
     let Some(outcome) = coverage(flags, pages) else { return };
@@ -101,9 +92,7 @@ fn small_mappings_under_a_limit_on_address_space() {
 
 #[test]
 fn status_tells_what_a_running_program_has() {
-    let Build::Ready(program) = build("c/endless.c", &[]) else {
-        return skip("c/endless.c", "no compiler");
-    };
+    let Some(program) = compiled("c/endless.c", &[]) else { return };
     let running = Run::of(program).arg("256").memory(64).start();
     running.until_resident(40);
     let pid = *running.processes().iter().min().expect("a process");
@@ -141,7 +130,7 @@ fn status_tells_what_a_running_program_has() {
 /// One page in 64 is touched, and in the end not much more than that is in RAM: large pages give back what they waste.
 #[test]
 fn what_large_pages_waste_is_given_back() {
-    if !allowed() {
+    if !large_pages(&["always", "madvise"]) {
         return;
     }
     let Some(program) = Case::new("c/bloated.c", &[], 1024).build() else { return };
@@ -178,7 +167,9 @@ fn nothing_is_lost_while_waste_is_given_back() {
 #[test]
 fn programs_that_are_left_alone() {
     let Some(program) = Case::new("c/left_alone.c", &[], 2048).build() else { return };
-    if let Some(reason) = cannot_give_back().or_else(|| (!allowed()).then(|| "large pages are off".to_owned())) {
+    if let Some(reason) =
+        cannot_give_back().or_else(|| (!large_pages(&["always", "madvise"])).then(|| "large pages are off".to_owned()))
+    {
         return skip("giving back", &reason);
     }
     for what in ["dontfork", "setuid"] {

@@ -1,29 +1,10 @@
 //! Programs that no library can enter: large pages from outside, and nothing else that they could notice.
 
-use ream_tests::{Build, Outcome, Run, build, is_root, skip};
+use ream_tests::{Outcome, Run, compiled, is_root, large_pages, skip};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const KINDS: [&[&str]; 2] = [&["-static"], &["-static-pie"]];
-
-fn compiled(source: &str, flags: &[&str]) -> Option<PathBuf> {
-    match build(source, flags) {
-        Build::Ready(path) => Some(path),
-        Build::Missing(why) => {
-            skip(source, &why);
-            None
-        }
-    }
-}
-
-fn allowed() -> bool {
-    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    let allowed = setting.contains("[madvise]");
-    if !allowed {
-        skip("large pages from outside", "transparent_hugepage/enabled is not madvise");
-    }
-    allowed
-}
 
 /// Name, whole blocks, those on large pages, KiB in RAM, those on large pages.
 fn coverage(flags: &[&str], pages: &str) -> Option<Vec<(String, [u64; 4])>> {
@@ -47,7 +28,7 @@ fn coverage(flags: &[&str], pages: &str) -> Option<Vec<(String, [u64; 4])>> {
 fn static_data_stack_and_heap_lie_on_large_pages() {
     for flags in KINDS {
         for pages in ["auto", "huge"] {
-            let Some(rows) = allowed().then(|| coverage(flags, pages)).flatten() else { return };
+            let Some(rows) = large_pages(&["madvise"]).then(|| coverage(flags, pages)).flatten() else { return };
             let large = ["bss_4m", "bss_64m", "data_16m", "stack_main", "heap_main_large", "heap_main_small"];
             let rows: Vec<_> = rows.iter().filter(|(name, _)| large.contains(&name.as_str())).collect();
             assert_eq!(rows.len(), large.len());
@@ -111,7 +92,7 @@ fn nor_has_a_program_that_adopts_orphans_other_children() {
 fn a_program_without_any_library() {
     let flags =
         ["-static", "-nostdlib", "-nostartfiles", "-ffreestanding", "-fno-pie", "-no-pie", "-fno-stack-protector"];
-    let Some(program) = allowed().then(|| compiled("c/bare.c", &flags)).flatten() else { return };
+    let Some(program) = large_pages(&["madvise"]).then(|| compiled("c/bare.c", &flags)).flatten() else { return };
     let running = Run::of(program).under_ream().start();
     running.until_paused();
     let large = || -> u64 {

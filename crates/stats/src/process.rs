@@ -135,79 +135,68 @@ impl Process {
         }
     }
 
-    /// Takes up to `pages` from the ledger and returns how many it got. Only the process itself calls this.
-    pub fn acquire(&self, ledger: &Ledger, pages: u64) -> u64 {
+    /// Does what changes the entry and the ledger together: an audit that comes between does not trust what it sees.
+    fn together<T>(&self, ledger: &Ledger, work: impl FnOnce() -> T) -> T {
         self.moving.fetch_add(1, SeqCst);
         ledger.changes.fetch_add(1, SeqCst);
-        let granted = ledger.take(pages);
-        self.held.fetch_add(granted, SeqCst);
+        let result = work();
         self.moving.fetch_sub(1, SeqCst);
-        granted
+        result
+    }
+    /// Takes up to `pages` from the ledger and returns how many it got. Only the process itself calls this.
+    pub fn acquire(&self, ledger: &Ledger, pages: u64) -> u64 {
+        self.together(ledger, || {
+            let granted = ledger.take(pages);
+            self.held.fetch_add(granted, SeqCst);
+            granted
+        })
     }
     /// Takes all of `pages` from the ledger, below zero if need be: for memory that is in RAM already.
     pub fn overdraw(&self, ledger: &Ledger, pages: u64) {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        ledger.take_all(pages);
-        self.held.fetch_add(pages, SeqCst);
-        self.moving.fetch_sub(1, SeqCst);
+        self.together(ledger, || {
+            ledger.take_all(pages);
+            self.held.fetch_add(pages, SeqCst);
+        });
     }
     /// Gives `pages` back to the ledger, at most what it holds; returns how many that were.
     pub fn give_back(&self, ledger: &Ledger, pages: u64) -> u64 {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        let returned = self.let_go(pages);
-        ledger.put(returned);
-        self.moving.fetch_sub(1, SeqCst);
-        returned
+        self.together(ledger, || {
+            let returned = self.let_go(pages);
+            ledger.put(returned);
+            returned
+        })
     }
     /// Takes pages out of the budget for memory that is never paged: all of them, or none (false). Only the process
     /// itself calls this.
     pub fn pin(&self, ledger: &Ledger, pages: u64) -> bool {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        let taken = ledger.pin(pages);
-        if taken {
-            self.pinned.fetch_add(pages, SeqCst);
-        }
-        self.moving.fetch_sub(1, SeqCst);
-        taken
+        self.together(ledger, || self.pinned_more(pages, ledger.pin(pages)))
     }
     /// Takes pages out of the budget that are held still, also by this process: they are given up as pagers find time.
     /// All of them, or none (false).
     pub fn pin_ahead(&self, ledger: &Ledger, pages: u64) -> bool {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        let taken = ledger.pin_ahead(pages);
+        self.together(ledger, || self.pinned_more(pages, ledger.pin_ahead(pages)))
+    }
+    fn pinned_more(&self, pages: u64, taken: bool) -> bool {
         if taken {
             self.pinned.fetch_add(pages, SeqCst);
         }
-        self.moving.fetch_sub(1, SeqCst);
         taken
     }
     /// Changes the session's budget, in pages; false when too little would be left beside what is pinned.
     pub fn set_budget(&self, ledger: &Ledger, pages: u64) -> bool {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        let set = ledger.set_budget(pages);
-        self.moving.fetch_sub(1, SeqCst);
-        set
+        self.together(ledger, || ledger.set_budget(pages))
     }
     /// Puts pages back that [`Process::pin`] took out.
     pub fn unpin(&self, ledger: &Ledger, pages: u64) {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        let pinned = self.pinned.load(SeqCst).min(pages);
-        self.pinned.fetch_sub(pinned, SeqCst);
-        ledger.unpin(pinned);
-        self.moving.fetch_sub(1, SeqCst);
+        self.together(ledger, || {
+            let less = |pinned: u64| Some(pinned.saturating_sub(pages));
+            let before = self.pinned.fetch_update(SeqCst, SeqCst, less).unwrap_or(0);
+            ledger.unpin(before.min(pages));
+        });
     }
     /// Hands `pages`, at most what it holds, to another entry, past the ledger, where others might take them.
     pub fn hand_over(&self, ledger: &Ledger, other: &Process, pages: u64) {
-        self.moving.fetch_add(1, SeqCst);
-        ledger.changes.fetch_add(1, SeqCst);
-        other.held.fetch_add(self.let_go(pages), SeqCst);
-        self.moving.fetch_sub(1, SeqCst);
+        self.together(ledger, || other.held.fetch_add(self.let_go(pages), SeqCst));
     }
     /// Counts off `pages`, at most what it holds; returns how many that were.
     fn let_go(&self, pages: u64) -> u64 {

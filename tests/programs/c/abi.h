@@ -4,7 +4,6 @@
 
 #include "common.h"
 #include <ream.h>
-#include <sys/mman.h>
 
 struct wanted {
 	const char *name;
@@ -36,19 +35,6 @@ __attribute__((unused)) static int region_at(void *address, struct ream_region *
 	struct wanted wanted = {.address = address, .to = to};
 
 	return ream_each_region(is_wanted, &wanted);
-}
-
-/* Pages of a range that are mapped. */
-__attribute__((unused)) static size_t in_core(void *memory, size_t bytes)
-{
-	size_t pages = bytes / PAGE, count = 0;
-	unsigned char *seen = malloc(pages);
-
-	must(seen && mincore(memory, bytes, seen) == 0);
-	for (size_t page = 0; page < pages; page++)
-		count += seen[page] & 1;
-	free(seen);
-	return count;
 }
 
 #endif

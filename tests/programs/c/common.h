@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define PAGE 4096UL
@@ -78,6 +79,19 @@ __attribute__((unused)) static uint64_t checksum(const uint64_t *from, size_t wo
 	for (size_t i = 0; i < words; i++)
 		sum = (sum ^ from[i]) * 0x100000001b3UL + (sum >> 47);
 	return sum;
+}
+
+/* Pages of a range that are in RAM. */
+__attribute__((unused)) static size_t in_core(const void *memory, size_t bytes)
+{
+	size_t pages = bytes / PAGE, count = 0;
+	unsigned char *seen = malloc(pages);
+
+	must(seen && mincore((void *)(uintptr_t)memory, bytes, seen) == 0);
+	for (size_t page = 0; page < pages; page++)
+		count += seen[page] & 1;
+	free(seen);
+	return count;
 }
 
 /* The next number of a stream that depends on its seed only. */

@@ -4,7 +4,7 @@
 #include "common.h"
 #include <sys/mman.h>
 
-static size_t in_core(void *memory, size_t bytes, unsigned char *seen)
+static size_t look(void *memory, size_t bytes, unsigned char *seen)
 {
 	size_t pages = bytes / PAGE, count = 0;
 
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	fill(a, bytes / 8, 0, 1);
 	fill(b, others / 8, 7, 1);
 	check(b, others / 8, 7, 1, "others");
-	now = in_core(a, bytes, seen);
+	now = look(a, bytes, seen);
 	missing = pages - now;
 	must(missing > pages / 2);
 	while (seen[touched] & 1)
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 	do {
 		before = now;
 		usleep(500000);
-		now = in_core(a, bytes, seen);
+		now = look(a, bytes, seen);
 	} while (now != before);
 	now = now + missing > pages ? now + missing - pages : 0;
 	printf("%zu\n", now * 100 / missing);

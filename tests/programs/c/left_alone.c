@@ -29,13 +29,7 @@ static void sparse_check(const char *area)
 
 static size_t resident(const char *area)
 {
-	static unsigned char seen[BYTES / PAGE];
-	size_t count = 0;
-
-	must(mincore((void *)(uintptr_t)area, BYTES, seen) == 0);
-	for (size_t page = 0; page < BYTES / PAGE; page++)
-		count += seen[page] & 1;
-	return count * PAGE;
+	return in_core(area, BYTES) * PAGE;
 }
 
 /* Fails if a thread runs as somebody else. */

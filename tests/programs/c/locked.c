@@ -11,18 +11,6 @@ static uint64_t *map(size_t bytes)
 	return memory;
 }
 
-static size_t in_core(void *memory, size_t bytes)
-{
-	size_t pages = bytes / PAGE, count = 0;
-	unsigned char *seen = malloc(pages);
-
-	must(seen && mincore(memory, bytes, seen) == 0);
-	for (size_t page = 0; page < pages; page++)
-		count += seen[page] & 1;
-	free(seen);
-	return count;
-}
-
 int main(int argc, char **argv)
 {
 	size_t locked = argument(argc, argv, 1, 96) * MEGABYTE, beside = argument(argc, argv, 2, 128) * MEGABYTE;
