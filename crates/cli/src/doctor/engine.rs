@@ -164,7 +164,10 @@ impl Findings {
         let engine = probe.refuses("auto", "auto").is_none().then(|| probe.best("auto"));
         let why = match engine {
             Some("move") => "userfaultfd is whole and pages can be moved",
-            Some("copy") => "userfaultfd is whole, but pages cannot be moved before Linux 6.8",
+            Some("copy") => {
+                "userfaultfd is whole, but pages cannot be moved before Linux 6.8: they are copied, and what devices write to \
+                 paged memory by themselves (O_DIRECT, io_uring, RDMA) can be lost"
+            }
             Some(_) => "only faults of the program's own code may be answered, so only large blocks are paged",
             None => "there is no userfaultfd",
         };
