@@ -85,7 +85,7 @@ __attribute__((unused)) static uint64_t checksum(const uint64_t *from, size_t wo
 __attribute__((unused)) static size_t in_core(const void *memory, size_t bytes)
 {
 	size_t pages = bytes / PAGE, count = 0;
-	unsigned char *seen = malloc(pages);
+	unsigned char *seen = (unsigned char *)malloc(pages);
 
 	must(seen && mincore((void *)(uintptr_t)memory, bytes, seen) == 0);
 	for (size_t page = 0; page < pages; page++)

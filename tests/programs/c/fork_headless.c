@@ -15,13 +15,18 @@ static char *area(size_t bytes)
 	return place + (BLOCK - (uintptr_t)place % BLOCK) % BLOCK;
 }
 
-/* They are colder than anything else. */
-static void must_have_left(char *data, size_t bytes)
+/* They are colder than anything else; on a busy machine they may be unshared too late for the first time round. */
+static void must_leave(char *data, size_t bytes, uint64_t *other, size_t words, int round)
 {
-	size_t count = in_core(data, bytes);
+	size_t count = 0;
 
-	if (count > bytes / PAGE * 3 / 4)
-		fail("%zu pages of %zu are still in RAM", count, bytes / PAGE);
+	for (int times = 0; times < 20; times++) {
+		fill(other, words, 1000, round);
+		count = in_core(data, bytes);
+		if (count <= bytes / PAGE * 3 / 4)
+			return;
+	}
+	fail("%zu pages of %zu are still in RAM", count, bytes / PAGE);
 }
 
 static void verify(char *data, size_t bytes)
@@ -55,8 +60,7 @@ int main(int argc, char **argv)
 			must(madvise(data + block, PAGE, MADV_DONTNEED) == 0);
 		must(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
 		other = area(more);
-		fill((uint64_t *)(void *)other, more / 8, 1000, round);
-		must_have_left(data, bytes);
+		must_leave(data, bytes, (uint64_t *)(void *)other, more / 8, round);
 		verify(data, bytes);
 		check((uint64_t *)(void *)other, more / 8, 1000, round, "the other memory");
 		must(munmap(other, more) == 0);
