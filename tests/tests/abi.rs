@@ -1,69 +1,37 @@
 //! The C interface, `ream.h`, as an installation brings it: programs that are compiled by pkg-config and by CMake against a
 //! scratch prefix, with a session and without, call all of it, rightly and wrongly.
 
-use ream_tests::{Run, Scratch, program, ream_binary, skip, tool};
+use ream_tests::{Installation, Run, Scratch, program, ran, ream_binary, skip, tool};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-/// An installation, in the build directory.
-struct Installation {
-    prefix: PathBuf,
+/// The installation that all tests share.
+fn installed() -> &'static Installation {
+    static SHARED: OnceLock<Installation> = OnceLock::new();
+    SHARED.get_or_init(|| Installation::new("abi"))
 }
 
-impl Installation {
-    /// The one that all tests share.
-    fn shared() -> &'static Installation {
-        static SHARED: OnceLock<Installation> = OnceLock::new();
-        SHARED.get_or_init(|| {
-            let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project");
-            let release = ream_binary();
-            let target = release.ancestors().nth(2).expect("the build directory");
-            let prefix = target.join("ream-tests/prefix");
-            let _ = std::fs::remove_dir_all(&prefix);
-            let mut make = Command::new("make");
-            make.current_dir(root).arg("--silent").arg("install").arg(format!("PREFIX={}", prefix.display()));
-            ran(make.env("CARGO_TARGET_DIR", target).env_remove("DESTDIR"));
-            std::fs::create_dir(prefix.join("tests")).expect("a place for programs");
-            Installation { prefix }
-        })
-    }
-
-    /// What pkg-config says a program needs.
-    fn flags(&self) -> Option<Vec<String>> {
-        let Some(pkg_config) = tool("pkg-config") else {
-            skip("ream.h", "no pkg-config");
-            return None;
-        };
-        let mut command = Command::new(pkg_config);
-        command.args(["--cflags", "--libs", "ream"]).env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
-        Some(ran(&mut command).split_whitespace().map(str::to_owned).collect())
-    }
-
-    /// A program of the tests or an example, compiled.
-    fn build(&self, source: &Path, language: &[&str]) -> Option<PathBuf> {
-        let flags = self.flags()?;
-        let name = source.file_stem().expect("a source").to_str().expect("its name");
-        let (binary, warnings) = (self.prefix.join("tests").join(name), ["-Wall", "-Wextra", "-Werror"]);
-        // Several tests run some of them.
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock();
-        if binary.is_file() {
-            return Some(binary);
-        }
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O2", "-g", "-pthread"]).args(language).args(warnings).arg("-I").arg(program("c"));
-        ran(compiler.arg("-o").arg(&binary).arg(source).args(flags));
-        Some(binary)
-    }
+/// What pkg-config says a program needs.
+fn flags() -> Option<Vec<String>> {
+    installed().flags("ream", &["--cflags", "--libs"])
 }
 
-/// What a command prints that must succeed.
-fn ran(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}\n{errors}{}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8(output.stdout).expect("text")
+/// A program of the tests or an example, compiled.
+fn compiled(source: &Path, language: &[&str]) -> Option<PathBuf> {
+    let flags = flags()?;
+    let name = source.file_stem().expect("a source").to_str().expect("its name");
+    let (binary, warnings) = (installed().place(name), ["-Wall", "-Wextra", "-Werror"]);
+    // Several tests run some of them.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
+    if binary.is_file() {
+        return Some(binary);
+    }
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-g", "-pthread"]).args(language).args(warnings).arg("-I").arg(program("c"));
+    ran(compiler.arg("-o").arg(&binary).arg(source).args(flags));
+    Some(binary)
 }
 
 fn example(name: &str) -> PathBuf {
@@ -72,7 +40,7 @@ fn example(name: &str) -> PathBuf {
 
 /// A program of the tests: plain when `memory` is 0, else in a session with so many MiB.
 fn run(name: &str, arguments: &[&str], memory: u64) {
-    let binary = Installation::shared().build(&program(&format!("c/{name}.c")), &["-std=gnu11"]);
+    let binary = compiled(&program(&format!("c/{name}.c")), &["-std=gnu11"]);
     let Some(binary) = binary else { return };
     let run = Run::of(&binary).args(arguments).unmeasured();
     let outcome = if memory == 0 { run.finish() } else { run.memory(memory).finish() };
@@ -127,7 +95,7 @@ fn threads_call_everything_at_once() {
 
 #[test]
 fn the_header_is_c99_and_cpp() {
-    let Some(flags) = Installation::shared().flags() else { return };
+    let Some(flags) = flags() else { return };
     let scratch = Scratch::new("header");
     for (compiler, name, standard) in [("cc", "a.c", "-std=c99"), ("c++", "a.cpp", "-std=c++11")] {
         let source = scratch.file(name);
@@ -170,7 +138,7 @@ fn cmake_finds_it() {
     let text = "#include <ream.h>\nint main(void) { return ream_phase(\"work\"); }\n";
     std::fs::write(scratch.file("user.c"), text).expect("a source");
     let build = scratch.directory("build");
-    let prefix = &Installation::shared().prefix;
+    let prefix = installed().prefix();
     let mut configure = Command::new(&cmake);
     configure.arg("-S").arg(scratch.path()).arg("-B").arg(&build);
     ran(configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
@@ -180,22 +148,21 @@ fn cmake_finds_it() {
 
 #[test]
 fn the_examples_do_what_they_say() {
-    let here = Installation::shared();
-    let Some(regions) = here.build(&example("regions.c"), &["-std=gnu11"]) else { return };
+    let Some(regions) = compiled(&example("regions.c"), &["-std=gnu11"]) else { return };
     let outcome = Run::of(regions).memory(64).unmeasured().finish();
     outcome.exited(0);
     let text = outcome.out();
     assert!(text.contains("budget 64 MiB") && text.matches("ream_alloc").count() == 2, "{text}");
 
     // Four times the budget.
-    let matrix = here.build(&example("matrix.c"), &["-std=gnu11"]).expect("as before");
+    let matrix = compiled(&example("matrix.c"), &["-std=gnu11"]).expect("as before");
     let plain = Run::of(&matrix).arg("256").unmeasured().finish();
     plain.exited(0);
     let paged = Run::of(&matrix).arg("256").memory(64).unmeasured().finish();
     paged.same_as(&plain);
     assert!(paged.summary().number("bytes_in") > 100 << 20, "{}", paged.summary().0);
 
-    let phases = here.build(&example("phases.c"), &["-std=gnu11"]).expect("as before");
+    let phases = compiled(&example("phases.c"), &["-std=gnu11"]).expect("as before");
     let plain = Run::of(&phases).unmeasured().finish();
     let paged = Run::of(&phases).memory(64).unmeasured().finish();
     paged.same_as(&plain);
@@ -212,8 +179,7 @@ fn the_examples_do_what_they_say() {
 
 #[test]
 fn nothing_is_said_without_a_phase() {
-    let here = Installation::shared();
-    let Some(regions) = here.build(&example("regions.c"), &["-std=gnu11"]) else { return };
+    let Some(regions) = compiled(&example("regions.c"), &["-std=gnu11"]) else { return };
     let outcome = Run::of(regions).memory(256).unmeasured().finish();
     assert!(outcome.summary().0.get("phases").is_none(), "{}", outcome.summary().0);
 }

@@ -1,7 +1,7 @@
 //! The Python package as its wheel brings it: every function, arrays, contexts, processes, a job of four times the budget;
 //! in Debian's Python, and in the oldest and newest others that there are. With a session and in an ordinary Python.
 
-use ream_tests::{Outcome, Run, Scratch, program, ream_binary, skip, tool};
+use ream_tests::{Outcome, Run, Scratch, program, ran, ream_binary, skip, tool};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,14 +63,6 @@ impl Package {
         let run = Run::of(python).env("PYTHONPATH", &self.site).env("PYTHONDONTWRITEBYTECODE", "1");
         run.env("REAM_HOME", "").env("PYTHONUTF8", "1").unmeasured()
     }
-}
-
-/// What a command prints that must succeed.
-fn ran(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}\n{errors}{out}");
-    out.into_owned()
 }
 
 fn succeeds(command: &mut Command) -> bool {

@@ -1,6 +1,6 @@
 //! The objects that the dynamic linker has loaded, by what it tells of them.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// A program header of an ELF file on 64 bits.
 #[repr(C)]
@@ -39,6 +39,30 @@ unsafe extern "C" {
         each: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int,
         argument: *mut c_void,
     ) -> c_int;
+}
+
+/// The file of the object that holds an address, and where the linker keeps what it knows of it (struct link_map). Both stay
+/// while the object is loaded.
+pub fn whose(address: *const c_void) -> Option<(&'static CStr, *const c_void)> {
+    /// Dl_info.
+    #[repr(C)]
+    struct Found {
+        file: *const c_char,
+        _others: [usize; 3],
+    }
+    unsafe extern "C" {
+        fn dladdr1(address: *const c_void, found: *mut Found, map: *mut *const c_void, flags: c_int) -> c_int;
+    }
+    const RTLD_DL_LINKMAP: c_int = 2;
+    let mut found = Found { file: core::ptr::null(), _others: [0; 3] };
+    let mut map = core::ptr::null();
+    // SAFETY: places for both results; the name is a string, or null.
+    unsafe {
+        if dladdr1(address, &raw mut found, &raw mut map, RTLD_DL_LINKMAP) == 0 {
+            return None;
+        }
+        found.file.as_ref().map(|file| (CStr::from_ptr(file), map))
+    }
 }
 
 /// A loaded object: what its addresses are counted from, and its headers.

@@ -16,8 +16,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import importlib
-from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple
 
 from ._library import CAllocator, Error, library
 from ._sizes import Size, size_in_bytes
@@ -133,12 +132,7 @@ class arrays:
         self._before.append(_numpy.set_handler(capsule))
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if not self._before or _numpy is None:
             raise RuntimeError("arrays is left without having been entered")
         _numpy.set_handler(self._before.pop())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
-from typing import Optional, Tuple, Type
+from typing import Optional, Tuple
 
 from ._library import call
 from ._wishes import checked_name
@@ -40,10 +39,5 @@ class phase:
     def __enter__(self) -> "phase":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         _enter(self._before)

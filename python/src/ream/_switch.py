@@ -11,8 +11,7 @@ import os
 import threading
 import warnings
 from contextlib import ContextDecorator
-from types import TracebackType
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Type, Union
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Union
 
 from ._library import Error, call, failure, library
 from ._sizes import Size, shown, size_in_bytes
@@ -146,12 +145,7 @@ class large_pages(_Context):
             self._mine.append(entry)
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._leave()
 
 
@@ -237,12 +231,7 @@ class budget(_Context):
             self._mine.append(entry)
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         entry = self._leave()
         if not entry.budget:
             return

@@ -2,7 +2,7 @@
 //! its threads run. What it has so far stays plain memory; what it gets from now on is managed.
 
 use super::caller;
-use crate::{init, say};
+use crate::{init, objects, say};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write as _;
 use ream_sys::file::{self, Fd};
@@ -23,18 +23,8 @@ const ANSWER: &[u8] = b"REAM_SESSION=";
 
 type Strings = *const *mut c_char;
 
-/// Dl_info.
-#[repr(C)]
-struct Info {
-    file: *const c_char,
-    base: *const c_void,
-    symbol: *const c_char,
-    address: *const c_void,
-}
-
 unsafe extern "C" {
     static environ: Strings;
-    fn dladdr(address: *const c_void, info: *mut Info) -> c_int;
     fn getenv(name: *const c_char) -> *const c_char;
     fn posix_spawn_file_actions_init(actions: *mut Actions) -> c_int;
     fn posix_spawn_file_actions_adddup2(actions: *mut Actions, from: c_int, to: c_int) -> c_int;
@@ -158,17 +148,7 @@ fn each_place(more: &mut dyn FnMut(&CStr) -> bool) {
         let _ = write!(path, "{directory}{name}\0");
         CStr::from_bytes_until_nul(path.as_bytes()).map_or(true, &mut *more)
     };
-    let mut info = Info {
-        file: core::ptr::null(),
-        base: core::ptr::null(),
-        symbol: core::ptr::null(),
-        address: core::ptr::null(),
-    };
-    // SAFETY: room for the result, whose strings stay while the library is loaded.
-    let own = unsafe {
-        dladdr((&raw const STARTING).cast(), &raw mut info);
-        info.file.as_ref().map(|file| CStr::from_ptr(file).to_bytes())
-    };
+    let own = objects::whose((&raw const STARTING).cast()).map(|(file, _)| file.to_bytes());
     if let Some(own) = own {
         let directory = own.iter().rposition(|byte| *byte == b'/').and_then(|at| own.get(..at)).unwrap_or(b".");
         if !try_in(directory, "/ream") || !try_in(directory, "/../../bin/ream") {

@@ -4,6 +4,7 @@
 
 use super::slots;
 use crate::next::Next;
+use crate::objects;
 use core::arch::global_asm;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use ream_sys::file;
@@ -19,20 +20,6 @@ struct Map {
     dynamic: *const [u64; 2],
 }
 
-/// Dl_info.
-#[repr(C)]
-struct Info {
-    file: *const c_char,
-    base: *const c_void,
-    symbol: *const c_char,
-    address: *const c_void,
-}
-
-unsafe extern "C" {
-    fn dladdr1(address: *const c_void, info: *mut Info, map: *mut *const Map, flags: c_int) -> c_int;
-}
-
-const RTLD_DL_LINKMAP: c_int = 2;
 const RTLD_NOLOAD: c_int = 4;
 const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
@@ -113,20 +100,10 @@ unsafe fn beside(next: Open, name: *const c_char, flags: c_int, caller: *const c
     if !there.is_null() {
         return Some(there);
     }
-    let mut info = Info {
-        file: core::ptr::null(),
-        base: core::ptr::null(),
-        symbol: core::ptr::null(),
-        address: core::ptr::null(),
-    };
-    let mut map: *const Map = core::ptr::null();
-    // SAFETY: places for both results; the map and its strings stay while the caller's object is loaded.
-    let (map, file) = unsafe {
-        if dladdr1(caller, &raw mut info, &raw mut map, RTLD_DL_LINKMAP) == 0 {
-            return None;
-        }
-        (map.as_ref()?, info.file.as_ref().map(|file| CStr::from_ptr(file).to_bytes())?)
-    };
+    let (file, map) = objects::whose(caller)?;
+    // SAFETY: the linker's own, which stays while the caller's object is loaded.
+    let map = unsafe { map.cast::<Map>().as_ref() }?;
+    let file = file.to_bytes();
     let origin = file.iter().rposition(|byte| *byte == b'/').and_then(|at| file.get(..at)).unwrap_or(b".");
     // SAFETY: of a loaded object.
     let paths = unsafe { search(map) }?;
