@@ -31,7 +31,9 @@ impl Reachable {
         fs::copy(ream_library(), &library).expect("copying libream.so");
         let calls = scratch.file("libream_calls.so");
         fs::copy(ream_calls(), &calls).expect("copying libream_calls.so");
-        [&ream, &library, &calls].into_iter().for_each(|path| make_runnable(path, 0o755));
+        let inside = scratch.file("libream_inside.so");
+        fs::copy(ream_binary().with_file_name("libream_inside.so"), &inside).expect("copying libream_inside.so");
+        [&ream, &library, &calls, &inside].into_iter().for_each(|path| make_runnable(path, 0o755));
         Some(Reachable { scratch, ream })
     }
 

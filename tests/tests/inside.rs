@@ -1,7 +1,8 @@
 //! Ream loaded into a process that runs already, by dlopen: its allocations are taken over and given back, and it begins a
 //! session of its own.
 
-use ream_tests::{Build, Outcome, Run, Scratch, build, ream_binary, skip};
+use ream_tests::{Build, Outcome, Reachable, Run, Scratch, build, ream_binary, skip};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The library, beside the command.
@@ -100,6 +101,26 @@ fn four_times_a_budget_that_the_program_gives_itself() {
 fn under_ream_run_the_other_library_has_it() {
     let Some(run) = run(WAYS[0], &library(), "there", Path::new("")) else { return };
     went_well(&run.memory(64).finish());
+}
+
+/// Who has no whole userfaultfd is told so, and has large pages all the same.
+#[test]
+fn ordinary_users_are_told_what_is_missing() {
+    let allowed = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1");
+    let device = std::fs::metadata("/dev/userfaultfd").is_ok_and(|file| file.permissions().mode() & 0o006 != 0);
+    if allowed || device {
+        return skip("a session from inside", "ordinary users have a whole userfaultfd here");
+    }
+    let Some(reachable) = Reachable::new() else { return };
+    let Some(run) = reachable.run("c/inside.c") else { return };
+    let library = reachable.ream().with_file_name("libream_inside.so");
+    let outcome = run().arg("refused").arg(library).unmeasured().finish();
+    went_well(&outcome);
+    assert!(
+        outcome.err().lines().count() == 1 && outcome.err().contains("whole userfaultfd"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]

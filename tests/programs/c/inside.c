@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -138,7 +139,7 @@ static void by_libc(const char *file)
 static void later(const char *path)
 {
 	uint64_t *block;
-	void *library, *(*grow)(void *, size_t);
+	void *library, *other, *(*grow)(void *, size_t);
 	void (*drop)(void *);
 	int (*inner)(void);
 
@@ -155,6 +156,12 @@ static void later(const char *path)
 	must(block && is_ours(block));
 	check(block, 2 * MEGABYTE / 8, 9, 0, "grown by another");
 	drop(block);
+	must(inner() == 42);
+	/* What has a namespace of its own has its own libc, and is left alone. */
+	other = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
+	if (!other)
+		fail("%s", dlerror());
+	*(void **)&inner = named(other, "late_inner");
 	must(inner() == 42);
 	must(dlopen("libsurely-not-there.so", RTLD_NOW) == NULL && strstr(dlerror(), "libsurely-not-there.so"));
 	must(dlclose(library) == 0);
@@ -224,8 +231,11 @@ static void session(const char *store)
 	must(ream.start(64 * MEGABYTE, "/dev/null") == -EINVAL);
 	must(ream.start(64 * MEGABYTE, (char *)8) == -EFAULT);
 	must(ream.status(&status) == 0 && status.session == 0);
+	/* The kernel reaps our helper then, before we could. */
+	must(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
 	must(ream.start(64 * MEGABYTE, store) == 0);
 	must(ream.start(64 * MEGABYTE, store) == -EALREADY);
+	must(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
 	must(ream.status(&status) == 0 && status.session == 1 && status.budget == 64 * MEGABYTE);
 	mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	must(mapping != MAP_FAILED);
@@ -275,6 +285,9 @@ int main(int argc, char **argv)
 		session(argv[3]);
 	else if (strcmp(argv[1], "nowhere") == 0)
 		must(ream.start(64 * MEGABYTE, NULL) == -ENOENT);
+	else if (strcmp(argv[1], "refused") == 0)
+		must(ream.start(64 * MEGABYTE, NULL) == -EINVAL && ream.enable(1, MEGABYTE, 0) == 0 &&
+		     is_ours(malloc(2 * MEGABYTE)));
 	else if (strcmp(argv[1], "there") == 0)
 		must(ream.enable(1, MEGABYTE, 0) == -EBUSY && ream.start(64 * MEGABYTE, NULL) == -EBUSY);
 	else
