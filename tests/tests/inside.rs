@@ -73,6 +73,22 @@ fn libraries_that_are_loaded_later() {
     }
 }
 
+/// Some of which the linker is still at when the slots of others are led here.
+#[test]
+fn libraries_that_threads_load_at_once() {
+    let scratch = Scratch::new("inside");
+    let plugin = scratch.file("plugin.so");
+    for flags in ["-Wl,-z,now", "-Wl,-z,lazy"] {
+        let Some(library) = compiled("c/inside_plugin.c", &["-shared", "-fPIC", "-Wl,-z,relro", flags]) else { return };
+        for thread in 0..4 {
+            let copy = format!("{}-{thread}", plugin.display());
+            std::fs::copy(&library, copy).expect("a copy of the library");
+        }
+        let Some(run) = run(WAYS[0], &self::library(), "together", &plugin) else { return };
+        went_well(&run.finish());
+    }
+}
+
 #[test]
 fn switched_a_thousand_times_while_threads_allocate() {
     let Some(run) = run(WAYS[0], &library(), "toggled", Path::new("")) else { return };

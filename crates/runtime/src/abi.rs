@@ -41,8 +41,17 @@ pub fn freeze() -> Frozen {
 }
 
 /// In a child.
-pub fn fork_child() {
+///
+/// # Safety
+/// By the child's only thread.
+pub unsafe fn fork_child() {
     blocks::fork_child();
+    // SAFETY: the caller's promise.
+    unsafe {
+        begin::fork_child();
+        #[cfg(feature = "inside")]
+        crate::inside::fork_child();
+    }
 }
 
 /// 0, or the error as a negative number.

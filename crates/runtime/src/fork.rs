@@ -79,7 +79,8 @@ unsafe extern "C" fn child() {
     drop(unsafe { (*KEPT.0.get()).take() });
     holds::fork_child();
     locks::fork_child();
-    abi::fork_child();
+    // SAFETY: libc calls us on the child's only thread.
+    unsafe { abi::fork_child() };
     pool::fork_child();
     #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {

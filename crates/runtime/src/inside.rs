@@ -32,8 +32,20 @@ pub fn take_over() -> Result<(), Errno> {
     let _one = TAKING.lock();
     if !TAKEN.load(SeqCst) {
         small::find();
-        slots::lead_here();
+        slots::lead_all_here();
         TAKEN.store(true, SeqCst);
     }
     Ok(())
+}
+
+/// In a child: no thread is there any more that was taking over.
+///
+/// # Safety
+/// By the child's only thread.
+pub unsafe fn fork_child() {
+    // SAFETY: the caller's promise; what was begun is begun again.
+    unsafe {
+        TAKING.reset();
+        slots::fork_child();
+    }
 }

@@ -277,6 +277,14 @@ pub fn life(pid: u32) -> Life {
     life
 }
 
+/// How many threads this process has (field 20 of /proc/PID/stat); more than one when that cannot be told.
+pub fn thread_count() -> u64 {
+    let Some(status) = procfs::open_status(b"/proc/", process_id()) else { return 2 };
+    let count = procfs::read_field(status, 20).unwrap_or(2);
+    file::close(status);
+    count
+}
+
 /// When the process `pid` started, if it lives.
 pub fn start_time(pid: u32) -> Option<u64> {
     match life(pid) {
@@ -375,6 +383,16 @@ mod tests {
         assert_eq!(start_time(pid), None);
         child.wait().unwrap();
         assert_eq!(life(pid), Life::Unknown);
+    }
+
+    #[test]
+    fn threads_are_counted() {
+        let one = thread_count();
+        assert!(one >= 1);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| assert!(thread_count() >= 2));
+            thread.join().expect("a thread");
+        });
     }
 
     #[test]

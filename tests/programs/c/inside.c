@@ -268,6 +268,58 @@ static void session(const char *store)
 	free(before);
 }
 
+/* Loads a library of its own again and again, which gets blocks of ours at once. */
+static void *loading(void *name)
+{
+	void *(*grow)(void *, size_t);
+	void (*drop)(void *);
+
+	for (int i = 0; i < 100; i++) {
+		void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+
+		if (!library)
+			fail("%s", dlerror());
+		*(void **)&grow = named(library, "plugin_grow");
+		*(void **)&drop = named(library, "plugin_drop");
+		drop(grow(malloc(MEGABYTE), 2 * MEGABYTE));
+		must(dlclose(library) == 0);
+	}
+	return NULL;
+}
+
+/* While others of its threads load libraries a program is taken over, and each time one is there its slots are led. */
+static void together(const char *plugin)
+{
+	enum { THREADS = 4 };
+	static char names[THREADS][4096];
+	pthread_t threads[THREADS];
+
+	for (size_t i = 0; i < THREADS; i++) {
+		snprintf(names[i], sizeof(names[i]), "%s-%zu", plugin, i);
+		must(pthread_create(&threads[i], NULL, loading, names[i]) == 0);
+	}
+	usleep(20000);
+	must(ream.enable(1, MEGABYTE / 2, 0) == 0);
+	for (int i = 0; i < 30; i++) {
+		pid_t pid = fork();
+		int end;
+
+		must(pid >= 0);
+		if (pid == 0) {
+			/* Whatever the others were at. */
+			alarm(60);
+			must(ream.enable(1, MEGABYTE / 2, 0) == 0);
+			_exit(0);
+		}
+		must(waitpid(pid, &end, 0) == pid);
+		if (end != 0)
+			fail("a child ended with %x", end);
+	}
+	for (size_t i = 0; i < THREADS; i++)
+		must(pthread_join(threads[i], NULL) == 0);
+	must(ream.regions(NULL, 0, sizeof(struct ream_region)) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	must(argc > 2);
@@ -281,6 +333,8 @@ int main(int argc, char **argv)
 		later(argv[3]);
 	else if (strcmp(argv[1], "toggled") == 0)
 		toggled();
+	else if (strcmp(argv[1], "together") == 0)
+		together(argv[3]);
 	else if (strcmp(argv[1], "session") == 0)
 		session(argv[3]);
 	else if (strcmp(argv[1], "nowhere") == 0)

@@ -73,6 +73,15 @@ pub fn start(budget: u64, store: usize) -> Result<(), Errno> {
     if init::join_now(address) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
+/// In a child: no thread is there any more that was beginning a session.
+///
+/// # Safety
+/// By the child's only thread.
+pub unsafe fn fork_child() {
+    // SAFETY: the caller's promise; the lock guards nothing of its own.
+    unsafe { STARTING.reset() };
+}
+
 /// Runs the command; returns how much it has printed.
 fn ask(budget: u64, directory: &[u8], answer: &mut [u8]) -> Result<usize, Errno> {
     let mut pid = say::Line::<32>::new();

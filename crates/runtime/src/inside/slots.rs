@@ -5,6 +5,7 @@
 
 use super::loads;
 use super::symbols::{self, Tables, VERSIONS, tables};
+use crate::abi::caller;
 use crate::exports;
 use crate::objects::{self, Object, PT_GNU_RELRO, PT_LOAD, WRITABLE};
 use core::ffi::{CStr, c_char, c_void};
@@ -12,6 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_page::PAGE_BYTES;
 use ream_sys::futex::Mutex;
 use ream_sys::memory::{self, Protection};
+use ream_sys::process;
 
 /// A function that we take over: its name, and ours.
 struct Function {
@@ -114,29 +116,81 @@ const KINDS: [u32; 3] = [7, 6, 1];
 #[cfg(target_arch = "aarch64")]
 const KINDS: [u32; 3] = [1026, 1025, 257];
 
+/// So often in a row nothing new has come, after which nothing does; and so often it is waited for in all.
+const QUIET: u32 = 5;
+const PATIENCE: u32 = 200;
+
 /// So much zeroed data behind what comes from the file are looked through.
 const MOST_LOOKED_AT: u64 = 16 << 20;
 
+/// What a look at all objects has found.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    /// Some were new.
+    new: bool,
+    /// All were whole.
+    whole: bool,
+}
+
 /// Leads the slots of all objects to us that lead elsewhere. May be called again, for what has come since.
-pub fn lead_here() {
+///
+/// The linker may be relocating an object for another thread meanwhile: what keeps objects from coming and going does not
+/// keep it from that. Its slots that hold no address yet are left alone, as is what it will make read-only, and it counts
+/// as new until it has been seen whole.
+pub fn lead_here() -> Seen {
     for function in &FUNCTIONS {
         if function.definition() == 0 {
-            // SAFETY: a name that ends with a zero byte; 0 is RTLD_DEFAULT.
-            let known = unsafe { dlsym(core::ptr::null_mut(), function.name.as_ptr()) }.expose_provenance();
+            let known = ask_linker(function.name);
             let found = symbols::definitions(function.name).into_iter().chain([known]);
             function.theirs.iter().zip(found).for_each(|(place, found)| place.store(found, Ordering::Relaxed));
         }
     }
+    let mut seen = Seen { new: false, whole: true };
     objects::each(&mut |object| {
         // Our own slots lead to what we have taken over.
         if !object.holds((&raw const FUNCTIONS).addr()) && is_new(&object) {
+            seen.new = true;
             // SAFETY: of a loaded object, and none is unloaded meanwhile.
-            unsafe {
-                relocations(&object);
+            let whole = unsafe {
                 taken_before(&object);
+                relocations(&object)
+            };
+            if whole {
+                know(&object);
             }
+            seen.whole &= whole;
         }
     });
+    seen
+}
+
+/// As of [`lead_here`], when nothing leads here yet: what other threads are loading comes by no way of ours, so it is
+/// waited for.
+pub fn lead_all_here() {
+    lead_here();
+    // Again: a call that was being bound meanwhile may have got the old address.
+    KNOWN.lock().count = 0;
+    let mut seen = lead_here();
+    if process::thread_count() == 1 {
+        return;
+    }
+    // Whoever loads something has the linker's lock until it is there, and others may be waiting for that.
+    let mut quiet = 0;
+    for _ in 0..PATIENCE {
+        quiet = if seen.new || !seen.whole { 0 } else { quiet + 1 };
+        if quiet > QUIET {
+            return;
+        }
+        process::sleep_us(1000);
+        ask_linker(c"malloc");
+        seen = lead_here();
+    }
+}
+
+/// The address that the linker gives a name, when it has time.
+fn ask_linker(name: &CStr) -> usize {
+    // SAFETY: a name that ends with a zero byte; 0 is RTLD_DEFAULT.
+    unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.expose_provenance()
 }
 
 /// Objects that were led here already. A program that loads hundreds of libraries has many thousand relocations.
@@ -149,22 +203,35 @@ struct Known {
 
 static KNOWN: Mutex<Known> = Mutex::new(Known { objects: [0; 1024], count: 0, unloaded: 0 });
 
-/// Whether an object was not led here yet; from now on it is known.
+/// Whether an object was not led here yet.
 fn is_new(object: &Object) -> bool {
     let mut known = KNOWN.lock();
     if known.unloaded != object.unloaded {
         // Another may have taken the place of any.
         (known.count, known.unloaded) = (0, object.unloaded);
     }
-    let (place, count) = (object.headers.as_ptr().addr(), known.count);
-    if known.objects.iter().take(count).any(|known| *known == place) {
-        return false;
-    }
+    let place = object.headers.as_ptr().addr();
+    !known.objects.iter().take(known.count).any(|known| *known == place)
+}
+
+/// It was led here, all of it. One for which there is no room is looked at again each time.
+fn know(object: &Object) {
+    let mut known = KNOWN.lock();
+    let count = known.count;
     if let Some(free) = known.objects.get_mut(count) {
-        *free = place;
+        *free = object.headers.as_ptr().addr();
         known.count += 1;
     }
-    true
+}
+
+/// In a child: whichever thread of the parent held it, no other has.
+///
+/// # Safety
+/// By the child's only thread.
+pub unsafe fn fork_child() {
+    // SAFETY: the caller's promise; a list cut short is one.
+    unsafe { KNOWN.reset() };
+    KNOWN.lock().count = 0;
 }
 
 /// What is read-only since it was relocated: first and last address, whole pages.
@@ -176,11 +243,14 @@ fn read_only(object: &Object) -> (usize, usize) {
     })
 }
 
+/// Whether all slots that concern us have been relocated.
+///
 /// # Safety
 /// The object is loaded.
-unsafe fn relocations(object: &Object) {
+unsafe fn relocations(object: &Object) -> bool {
     // SAFETY: the caller's promise.
-    let Some(tables) = (unsafe { tables(object) }) else { return };
+    let Some(tables) = (unsafe { tables(object) }) else { return true };
+    let mut whole = true;
     for (start, bytes) in [tables.data, tables.calls] {
         if start == 0 || !object.holds(start) {
             continue;
@@ -188,25 +258,28 @@ unsafe fn relocations(object: &Object) {
         let list: *const Relocation = core::ptr::with_exposed_provenance(start);
         for index in 0..bytes / size_of::<Relocation>() {
             // SAFETY: within the table, as its length says.
-            unsafe { relocation(object, &tables, &*list.add(index)) };
+            whole &= unsafe { relocation(object, &tables, &*list.add(index)) };
         }
     }
+    whole
 }
 
+/// False for a slot that concerns us and was not relocated yet: it holds nothing, or an offset.
+///
 /// # Safety
 /// One of the object's relocations.
-unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) {
+unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) -> bool {
     let (kind, index) = (relocation.info as u32, (relocation.info >> 32) as usize);
     if index == 0 || !KINDS.contains(&kind) || relocation.addend != 0 {
-        return;
+        return true;
     }
     // SAFETY: an index of the object's own tables.
     let (symbol, name) = unsafe { tables.symbol(index) };
     let named = |function: &&Function| function.name.to_bytes() == name;
-    let Some(function) = FUNCTIONS.iter().find(named) else { return };
+    let Some(function) = FUNCTIONS.iter().find(named) else { return true };
     let place = object.base.wrapping_add(relocation.offset as usize);
     if function.definition() == 0 || !object.holds(place) {
-        return;
+        return true;
     }
     let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
     // SAFETY: an aligned word of the object, which other threads may read.
@@ -217,6 +290,7 @@ unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) 
     if function.is(now) || unbound {
         write(object, place, now, (function.ours)());
     }
+    now >= object.base
 }
 
 /// Words of data that hold the address of a function that gets blocks.
@@ -248,16 +322,22 @@ unsafe fn taken_before(object: &Object) {
 /// Unless somebody else has just written there.
 fn write(object: &Object, place: usize, old: usize, new: usize) {
     let (from, to) = read_only(object);
-    let read_only = (from..to).contains(&place);
-    let page = core::ptr::with_exposed_provenance_mut::<u8>(place & !(PAGE_BYTES - 1));
-    // SAFETY: a page of the object's data, which it had written to until it was relocated.
-    if read_only && unsafe { memory::protect(page, PAGE_BYTES, Protection::ReadWrite) }.is_err() {
+    let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
+    let exchange = || {
+        // SAFETY: an aligned word of the object, in a page that may be written to.
+        let _ = unsafe { (*slot).compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) };
+    };
+    if !(from..to).contains(&place) {
+        return exchange();
+    }
+    // Where the linker is not done yet its page may still be written to, must stay so, and may cease to be at any time.
+    if caller::put_where_allowed(place, &new.to_ne_bytes()) == Ok(true) {
         return;
     }
-    let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
-    // SAFETY: an aligned word of the object.
-    let _ = unsafe { (*slot).compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed) };
-    if read_only {
+    let page = core::ptr::with_exposed_provenance_mut::<u8>(place & !(PAGE_BYTES - 1));
+    // SAFETY: a page of the object's data, which the linker had written to until it was relocated.
+    if unsafe { memory::protect(page, PAGE_BYTES, Protection::ReadWrite) }.is_ok() {
+        exchange();
         // SAFETY: as it was.
         let _ = unsafe { memory::protect(page, PAGE_BYTES, Protection::Read) };
     }
