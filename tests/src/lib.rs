@@ -21,7 +21,7 @@ pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build, compiled};
 pub use installation::{Installation, ran};
 pub use outcome::{Outcome, Summary};
-pub use place::{Scratch, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
+pub use place::{Scratch, build_root, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
 pub use pool::Pool;
 pub use process::{Left, report};
 pub use reachable::{NOBODY, Reachable};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The build directory's root: the test binary is `<root>/<profile>/deps/<name>`.
-pub(crate) fn build_root() -> PathBuf {
+pub fn build_root() -> PathBuf {
     let own = std::env::current_exe().expect("the path of the test binary");
     own.ancestors().nth(3).expect("the test binary lies in a build directory").to_path_buf()
 }

@@ -1,15 +1,16 @@
 //! Real programs, unmodified, with data of several times the budget: the same result as without Ream.
 
-use ream_tests::{Run, Scratch, compare, installed, program, skip, tool};
+use ream_tests::{Run, Scratch, build_root, compare, installed, program, skip, tool};
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A Python that can import `module`.
 fn python_with(module: &str) -> Option<PathBuf> {
     let candidates = [PathBuf::from("/usr/bin/python3")].into_iter().chain(tool("python3"));
     let can = |path: &PathBuf| {
-        let asked = std::process::Command::new(path).args(["-c", &format!("import {module}")]).output();
+        let asked = Command::new(path).args(["-c", &format!("import {module}")]).output();
         asked.is_ok_and(|output| output.status.success())
     };
     let found = candidates.into_iter().find(can);
@@ -20,7 +21,7 @@ fn python_with(module: &str) -> Option<PathBuf> {
 }
 
 /// Lines that look random and are the same every time.
-fn lines(path: &std::path::Path, count: u64) {
+fn lines(path: &Path, count: u64) {
     let mut file = std::io::BufWriter::new(fs::File::create(path).expect("a file of lines"));
     let mut state = 88_172_645_463_325_252_u64;
     for _ in 0..count {
@@ -76,6 +77,37 @@ fn perl_with_a_large_hash() {
 fn python_with_numpy_arrays() {
     let Some(python) = python_with("numpy") else { return };
     compare(64, 0, || Run::of(&python).arg(program("py/arrays.py")).arg("96").unmeasured());
+}
+
+/// Where pip has put DuckDB, as it is pinned; it is in no package of Debian's.
+fn duckdb(python: &Path) -> Option<PathBuf> {
+    let place = program("py/duckdb.txt");
+    let target = build_root().join("ream-tests/duckdb");
+    let done = target.join("whole");
+    if fs::metadata(&done).and_then(|done| done.modified()).ok()
+        > fs::metadata(&place).and_then(|at| at.modified()).ok()
+    {
+        return Some(target);
+    }
+    let _ = fs::remove_dir_all(&target);
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--require-hashes"]);
+    pip.args(["--only-binary=:all:", "--target"]).arg(&target).arg("--requirement").arg(&place);
+    let output = pip.output().expect("starting python3");
+    if !output.status.success() {
+        skip("duckdb", &String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    fs::write(done, "").expect("marking it as whole");
+    Some(target)
+}
+
+#[test]
+fn duckdb_with_tables_in_memory() {
+    let Some(python) = python_with("pip") else { return };
+    let Some(duckdb) = duckdb(&python) else { return };
+    let run = || Run::of(&python).arg(program("py/queries.py")).arg(&duckdb).arg("800000").unmeasured();
+    compare(96, 0, run);
 }
 
 #[test]
