@@ -5,9 +5,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// How far a program may outrun the watcher before paging starts: it fills memory faster than a thread of its own process
-/// gets a processor to notice. A shortfall, bounded here so that it cannot grow unseen.
-const OVERRUN: u64 = 128 << 20;
+/// How far a program may be over its budget in a test: it fills memory faster than a thread of its own process gets a
+/// processor to notice, and what it has protected stays. 12 MiB were seen with four other processes on two processors.
+const OVERRUN: u64 = 32 << 20;
 
 /// The summary that `ream run --summary=FILE` wrote.
 pub struct Summary(pub Value);
