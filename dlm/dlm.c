@@ -95,8 +95,9 @@ static uint64_t size_of(const char *text)
 	size = strtoull(text, &end, 10);
 	if (errno)
 		return 0;
-	unit = *end ? strchr(units, *end & ~0x20) : NULL;
-	if (unit) {
+	/* A space becomes the end of the list. */
+	unit = strchr(units, *end & ~0x20);
+	if (unit && *unit) {
 		int shift = 10 * (int)(unit - units + 1);
 
 		if (size > UINT64_MAX >> shift)

@@ -214,7 +214,7 @@ fn functions_with_a_session_and_without() {
     Run::of(&binary).arg("alone").unmeasured().finish().exited(0);
     // In a session the variable is nothing to anybody.
     Run::of(&binary).arg("session").env("DLM_MEMORY", "nonsense").memory(64).unmeasured().finish().exited(0);
-    for size in ["4X", "G", "-4M", "4Gi B", "99999999999T", "0"] {
+    for size in ["4 ", "4X", "G", "-4M", "4Gi B", "99999999999T", "0"] {
         let outcome = Run::of(&binary).arg("refused").env("DLM_MEMORY", size).unmeasured().finish();
         outcome.exited(0).says(&format!("dlm: DLM_MEMORY={size} is no size"));
         assert_eq!(outcome.err().lines().count(), 1, "{}", outcome.describe());
