@@ -1,7 +1,7 @@
 //! Programs that use four times their budget through malloc, mmap and static arrays, in every order and by many
 //! threads; and what malloc, mmap and their relatives promise.
 
-use ream_tests::{Case, MIB, Run, Scratch, UNMANAGED};
+use ream_tests::{Case, MIB, Run, Scratch, UNMANAGED, compare, compiled};
 
 #[test]
 fn eight_threads_in_every_order_and_a_fork_under_writes() {
@@ -68,6 +68,23 @@ fn threads_that_discard_parts() {
 #[test]
 fn a_discard_that_is_held_up_while_paging_begins() {
     Case::new("c/late_discard.c", &["96"], 32).compare();
+}
+
+/// Their data without values is paged where it is; they are never unloaded then.
+#[test]
+fn libraries_with_large_arrays_that_are_opened_later() {
+    let (Some(library), Some(program)) =
+        (compiled("c/opened.c", &["-DLIBRARY", "-shared", "-fPIC"]), compiled("c/opened.c", &["-pthread"]))
+    else {
+        return;
+    };
+    let scratch = Scratch::new("opened");
+    let copies = ["one.so", "two.so"].map(|name| scratch.file(name));
+    for copy in &copies {
+        std::fs::copy(&library, copy).expect("a copy of the library");
+    }
+    let run = || Run::of(&program).args(copies.iter());
+    compare(48, 0, run);
 }
 
 #[test]

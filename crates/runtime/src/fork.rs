@@ -80,7 +80,11 @@ unsafe extern "C" fn child() {
     holds::fork_child();
     locks::fork_child();
     // SAFETY: libc calls us on the child's only thread.
-    unsafe { abi::fork_child() };
+    unsafe {
+        abi::fork_child();
+        #[cfg(not(feature = "inside"))]
+        crate::loaded::fork_child();
+    }
     pool::fork_child();
     #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {

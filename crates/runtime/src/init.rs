@@ -60,6 +60,8 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     pool::reserve(config);
     require(config, Region::Heap, heap::begin_pooled());
     require(config, Region::Static, statics::manage());
+    #[cfg(not(feature = "inside"))]
+    crate::loaded::begin();
     if config.exec_inherit == 0 {
         // SAFETY: the linker's list, before any other code of the program runs.
         unsafe { leave_environment(environment) };

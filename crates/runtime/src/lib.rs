@@ -19,6 +19,8 @@ mod init;
 mod inside;
 mod kernel;
 mod lending;
+#[cfg(not(feature = "inside"))]
+mod loaded;
 mod locks;
 mod maps;
 mod next;

@@ -5,12 +5,11 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(not(feature = "inside"))]
 fn look_up(name: &CStr) -> usize {
-    unsafe extern "C" {
-        fn dlsym(library: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
-    }
+    type Symbol = unsafe extern "C" fn(*mut c_void, *const core::ffi::c_char) -> *mut c_void;
     const NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
-    // SAFETY: a name that ends with a zero byte.
-    let found = unsafe { dlsym(NEXT, name.as_ptr()) };
+    let dlsym = core::ptr::with_exposed_provenance::<c_void>(crate::loaded::next());
+    // SAFETY: the function's type, and a name that ends with a zero byte.
+    let found = unsafe { core::mem::transmute::<*const c_void, Symbol>(dlsym)(NEXT, name.as_ptr()) };
     // "Next" is counted from the caller: the call must come back here.
     core::hint::black_box(found).expose_provenance()
 }

@@ -30,7 +30,7 @@ struct Info {
     name: *const c_char,
     headers: *const Header,
     count: u16,
-    _loaded: u64,
+    loaded: u64,
     unloaded: u64,
 }
 
@@ -69,6 +69,9 @@ pub fn whose(address: *const c_void) -> Option<(&'static CStr, *const c_void)> {
 #[derive(Clone, Copy, Debug)]
 pub struct Object<'a> {
     pub base: usize,
+    /// Its file; empty for the program itself.
+    #[cfg_attr(feature = "inside", expect(dead_code))]
+    pub name: &'a CStr,
     pub headers: &'a [Header],
     /// How many objects were unloaded so far, of all.
     #[cfg_attr(not(feature = "inside"), expect(dead_code))]
@@ -85,6 +88,20 @@ impl Object<'_> {
     }
 }
 
+/// How many objects were loaded so far, of all.
+#[cfg(not(feature = "inside"))]
+pub fn loaded() -> u64 {
+    unsafe extern "C" fn first(info: *const Info, _bytes: usize, count: *mut c_void) -> c_int {
+        // SAFETY: the linker passes an object, and we a number.
+        unsafe { *count.cast::<u64>() = (*info).loaded };
+        1
+    }
+    let mut count = 0u64;
+    // SAFETY: the callback keeps to what the linker passes, and gets a number.
+    unsafe { dl_iterate_phdr(first, (&raw mut count).cast()) };
+    count
+}
+
 /// Tells of every object. The linker's lock is held: none comes or goes meanwhile.
 pub fn each(tell: &mut dyn FnMut(Object)) {
     let mut tell = tell;
@@ -93,12 +110,13 @@ pub fn each(tell: &mut dyn FnMut(Object)) {
 }
 
 unsafe extern "C" fn object(info: *const Info, _bytes: usize, tell: *mut c_void) -> c_int {
-    // SAFETY: the linker passes an object whose headers stay mapped, and `each` passed the function.
-    let (base, headers, unloaded, tell) = unsafe {
+    // SAFETY: the linker passes an object whose headers stay mapped, its name, and `each` passed the function.
+    let (base, name, headers, unloaded, tell) = unsafe {
         let info = &*info;
         let headers = core::slice::from_raw_parts(info.headers, info.count.into());
-        (info.base, headers, info.unloaded, &mut *tell.cast::<&mut dyn FnMut(Object)>())
+        let name = info.name.as_ref().map_or(c"", |name| CStr::from_ptr(name));
+        (info.base, name, headers, info.unloaded, &mut *tell.cast::<&mut dyn FnMut(Object)>())
     };
-    tell(Object { base, headers, unloaded });
+    tell(Object { base, name, headers, unloaded });
     0
 }

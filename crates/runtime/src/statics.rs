@@ -36,6 +36,15 @@ pub fn manage() -> bool {
     complete
 }
 
+/// Tells of the large parts of an object's static data that lie behind what comes from the file.
+#[cfg(not(feature = "inside"))]
+pub fn each_fresh(object: &objects::Object, tell: &mut dyn FnMut(Run)) {
+    for header in object.headers {
+        let parts = parts(object.base, object.headers, header);
+        parts.filter(|parts| parts.fresh.bytes() >= LEAST).into_iter().for_each(|parts| tell(parts.fresh));
+    }
+}
+
 /// Tells the code of every object: whole pages.
 pub fn each_code(tell: &mut dyn FnMut(Run)) {
     objects::each(&mut |object| {
@@ -90,7 +99,8 @@ fn take(parts: Parts) -> bool {
     complete
 }
 
-fn add(run: Run) {
+/// Anonymous static data comes under management.
+pub fn add(run: Run) {
     // A block that begins in .data and ends in .bss stays on small pages: its first half is touched already.
     if pages::wanted(Region::Static).large()
         && run.start.address().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES <= run.end().address()

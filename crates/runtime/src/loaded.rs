@@ -1,0 +1,182 @@
+//! Libraries that the program opens while it runs: their large static data that lies behind what comes from the file is
+//! anonymous memory already, and comes under management where it is. What comes from the file stays as it is: other threads
+//! may use it.
+//!
+//! They are noticed when the program asks for an address in one, as it does after dlopen. dlopen itself is not taken over: the
+//! linker looks at who calls it. It does so with dlsym, too, which therefore is left by a jump and not called.
+
+use crate::{engine, init, locks, objects, statics};
+use core::arch::global_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use ream_page::Run;
+use ream_sys::futex::Mutex;
+
+/// Who is asked: libc, or a library behind us that has taken its place. Found at the first call.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// How many objects had been loaded when they were last gone through.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+/// Objects that were there at start: the first that the linker tells of, and never unloaded.
+static AT_START: AtomicUsize = AtomicUsize::new(0);
+static LOOKING: Mutex<()> = Mutex::new(());
+
+const RTLD_LAZY: c_int = 1;
+const RTLD_NOLOAD: c_int = 4;
+const RTLD_NODELETE: c_int = 0x1000;
+const RTLD_NEXT: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
+
+#[cfg(target_arch = "x86_64")]
+const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
+#[cfg(target_arch = "aarch64")]
+const FIRST_VERSION: &CStr = c"GLIBC_2.17";
+
+unsafe extern "C" {
+    fn dlvsym(library: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    #[cfg(not(test))]
+    fn ream_dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+// Saves the arguments, has `look` look, and goes on where it says as if nothing had been called.
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".p2align 4",
+    ".type ream_dlsym, @function",
+    ".hidden ream_dlsym",
+    ".globl ream_dlsym",
+    "ream_dlsym:",
+    "push rdi",
+    "push rsi",
+    "sub rsp, 8",
+    "call {look}",
+    "add rsp, 8",
+    "pop rsi",
+    "pop rdi",
+    "jmp rax",
+    ".size ream_dlsym, . - ream_dlsym",
+    look = sym look,
+);
+
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    ".p2align 4",
+    ".type ream_dlsym, %function",
+    ".hidden ream_dlsym",
+    ".globl ream_dlsym",
+    "ream_dlsym:",
+    "stp x29, x30, [sp, #-32]!",
+    "stp x0, x1, [sp, #16]",
+    "bl {look}",
+    "mov x16, x0",
+    "ldp x0, x1, [sp, #16]",
+    "ldp x29, x30, [sp], #32",
+    "br x16",
+    ".size ream_dlsym, . - ream_dlsym",
+    look = sym look,
+);
+
+/// dlsym(3). The linker's list of what we export has only functions of Rust's; this one is nothing but a jump, so that the
+/// return address is where it was.
+///
+/// # Safety
+/// As the manual says.
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: the arguments are where they came, and nothing is on the stack.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!("jmp {}", sym ream_dlsym, in("rdi") library, in("rsi") name, options(noreturn, nostack));
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!("b {}", sym ream_dlsym, in("x0") library, in("x1") name, options(noreturn, nostack));
+    }
+}
+
+/// The address of the next dlsym.
+pub fn next() -> usize {
+    let mut next = NEXT.load(SeqCst);
+    if next == 0 {
+        // SAFETY: strings that end with zero bytes.
+        let found = unsafe { dlvsym(RTLD_NEXT, c"dlsym".as_ptr(), FIRST_VERSION.as_ptr()) };
+        // "Next" is counted from the caller: the call must come back here.
+        next = core::hint::black_box(found).expose_provenance();
+        NEXT.store(next, SeqCst);
+    }
+    next
+}
+
+/// Brings what has been loaded since under management; returns where dlsym goes on.
+extern "C" fn look() -> usize {
+    if init::session().is_some() {
+        let loaded = objects::loaded();
+        if SEEN.load(SeqCst) != loaded {
+            // Whoever else is at it will have seen them, too.
+            if let Some(_one) = LOOKING.try_lock() {
+                manage(&pin);
+                SEEN.store(loaded, SeqCst);
+            }
+        }
+    }
+    next()
+}
+
+/// What is loaded now was gone through at start.
+pub fn begin() {
+    SEEN.store(objects::loaded(), SeqCst);
+    objects::each(&mut |_| _ = AT_START.fetch_add(1, SeqCst));
+}
+
+/// In a child: no thread is there any more that was looking.
+///
+/// # Safety
+/// By the child's only thread.
+pub unsafe fn fork_child() {
+    // SAFETY: the caller's promise; the lock guards nothing of its own.
+    unsafe { LOOKING.reset() };
+}
+
+/// Keeps an object from being unloaded. False when it is not there.
+fn pin(file: &CStr) -> bool {
+    // SAFETY: a string; nothing is loaded.
+    !unsafe { dlopen(file.as_ptr(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) }.is_null()
+}
+
+/// Brings the fresh part of large static data under management of objects that have come since the start, after `pin` has
+/// kept the object of that name from being unloaded; it says whether it could. Nothing is done while the linker's lock is held
+/// but to look.
+fn manage(pin: &dyn Fn(&CStr) -> bool) {
+    let mut room = [0; 4096];
+    for place in 0.. {
+        let (mut count, mut found) = (0, None);
+        each_large(&mut |name, fresh| {
+            if count == place {
+                let name = name.to_bytes_with_nul();
+                room.get_mut(..name.len()).into_iter().for_each(|room| room.copy_from_slice(name));
+                found = Some(fresh);
+            }
+            count += 1;
+        });
+        let Some(fresh) = found else { return };
+        let Ok(name) = CStr::from_bytes_until_nul(&room) else { continue };
+        let known = engine::is_managed(fresh.start) || locks::any(fresh);
+        if !known && pin(name) {
+            let mut there = false;
+            each_large(&mut |other, part| there |= other == name && part == fresh);
+            if there {
+                statics::add(fresh);
+            }
+        }
+    }
+}
+
+/// Tells of the large parts of objects that have come since the start, with the file's name.
+fn each_large(tell: &mut dyn FnMut(&CStr, Run)) {
+    let mut before = AT_START.load(SeqCst);
+    objects::each(&mut |object| {
+        if before > 0 {
+            before -= 1;
+        } else {
+            statics::each_fresh(&object, &mut |fresh| tell(object.name, fresh));
+        }
+    });
+}
