@@ -84,6 +84,8 @@ fn what_children_are_to_inherit() {
     let Some(program) = case.build() else { return };
     Run::of(&program).args(case.arguments).memory(512).finish().exited(0);
     for engine in ["move", "copy"] {
-        case.compare_with(|run, _| run.option(format!("--engine={engine}")));
+        let outcome = case.compare_with(|run, _| run.option(format!("--engine={engine}")));
+        let summary = outcome.expect("it was built before").summary.expect("a summary");
+        assert_eq!(summary.0["engine"], engine, "what was used is told");
     }
 }

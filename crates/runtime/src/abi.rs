@@ -112,7 +112,7 @@ fn status(to: usize) -> Result<(), Errno> {
     if let Some(session) = session {
         status.support |= BUDGET | if engine::can_page() { PAGING } else { 0 };
         status.budget = session.ledger().budget_pages() * ream_page::PAGE_BYTES as u64;
-        let name: &[u8] = match session.config().engine() {
+        let name: &[u8] = match session.engine() {
             Engine::Auto => b"auto",
             Engine::Move => b"move",
             Engine::Copy => b"copy",

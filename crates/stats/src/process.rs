@@ -65,8 +65,7 @@ pub struct Process {
     pub(crate) managed: AtomicI64,
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
-    /// Stored form of the [`crate::Engine`] in use; 0 before engagement.
-    pub engine: AtomicU32,
+    padding: AtomicU32,
     /// Milliseconds on the monotonic clock at which the entry was claimed or expected.
     pub(crate) since_ms: AtomicU64,
     /// First 16 bytes of the program's name, in memory order.
@@ -289,7 +288,6 @@ impl Process {
         self.lease_count.store(0, SeqCst);
         self.start.store(0, SeqCst);
         self.parent_generation.store(0, SeqCst);
-        self.engine.store(0, SeqCst);
         held
     }
 }

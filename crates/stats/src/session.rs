@@ -7,12 +7,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::process::{Identity, Lifecycle, Process};
-use crate::{Config, Counters, Ledger, Phases, whole_pages};
+use crate::{Config, Counters, Engine, Ledger, Phases, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -67,7 +67,8 @@ pub struct Session {
     agent_pid: AtomicU32,
     /// User of the agent.
     agent_user: AtomicU32,
-    padding: AtomicU32,
+    /// Stored form of the [`Engine`] that the last process to begin paging got; 0 before that.
+    engine: AtomicU32,
     /// What the name of the agent's socket is made of.
     door: AtomicU64,
     root_start: AtomicU64,
@@ -80,6 +81,17 @@ pub struct Session {
 }
 
 impl Session {
+    /// The engine with which memory is paged: what was asked for, until a process has begun.
+    pub fn engine(&self) -> Engine {
+        let used = Engine::from_u32(self.engine.load(SeqCst));
+        if used == Engine::Auto { self.config.engine() } else { used }
+    }
+
+    /// A process begins to page with this engine.
+    pub fn uses(&self, engine: Engine) {
+        self.engine.store(engine as u32, SeqCst);
+    }
+
     /// Where in the file its nonce lies.
     pub const NONCE_AT: u64 = core::mem::offset_of!(Session, nonce) as u64;
     /// Bytes of the file that holds a session. Most are never touched and take no memory.

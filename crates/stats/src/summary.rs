@@ -26,9 +26,6 @@ impl Report<'_> {
     pub fn of(session: &Session, now_ms: u64) -> Report<'_> {
         let counters = Counters::default();
         session.add_to(&counters);
-        let asked = session.config().engine;
-        let used = session.used().iter().map(|process| process.engine.load(core::sync::atomic::Ordering::Relaxed));
-        let engine = used.filter(|engine| *engine != 0).last().unwrap_or(asked);
         Report {
             counters,
             phases: Some(session.phases()),
@@ -36,7 +33,7 @@ impl Report<'_> {
             peak_resident: session.ledger().peak_held() * PAGE,
             peak_managed: session.ledger().peak_managed() * PAGE,
             elapsed_ms: now_ms.saturating_sub(session.began_ms()),
-            engine: ENGINES.get(engine as usize).copied().unwrap_or("auto"),
+            engine: ENGINES.get(session.engine() as usize).copied().unwrap_or("auto"),
         }
     }
 

@@ -157,6 +157,11 @@ impl LinuxMachine {
         self.inbox.uffd.access
     }
 
+    /// Whether pages are moved by the kernel; otherwise they are copied.
+    pub fn moves(&self) -> bool {
+        self.memory.is_none()
+    }
+
     /// The descriptors that this machine needs kept when all others are closed: its own, not the stores.
     pub fn descriptors(&self) -> [Fd; 5] {
         let memory = self.memory.unwrap_or(Fd::NONE);

@@ -60,7 +60,14 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
                     // There the kernel's own accesses to absent pages fail, and system calls with them.
                     return Err(Failure { what: "obtaining a full userfaultfd", errno: Errno(1) });
                 }
-                Ok(machine) => return Ok(machine),
+                Ok(machine) => {
+                    session.uses(match (lending::on(), machine.moves()) {
+                        (true, _) => ream_stats::Engine::UserMode,
+                        (false, true) => ream_stats::Engine::Move,
+                        (false, false) => ream_stats::Engine::Copy,
+                    });
+                    return Ok(machine);
+                }
                 Err(setup) if !tried => {
                     tried = true;
                     first = Failure { what: setup.what, errno: setup.errno };

@@ -53,6 +53,14 @@ fn opening_checks_what_it_is() {
 }
 
 #[test]
+fn the_engine_that_is_told_is_the_one_in_use() {
+    let shared = Shared::with_pages(1);
+    assert_eq!(shared.session.engine(), Engine::Auto);
+    shared.session.uses(Engine::Copy);
+    assert_eq!(shared.session.engine(), Engine::Copy);
+}
+
+#[test]
 fn what_is_handed_to_a_child_never_lies_free_and_comes_back_with_it() {
     let shared = Shared::with_pages(100);
     let (session, ledger) = (shared.session, shared.session.ledger());
