@@ -4,6 +4,7 @@
 mod window;
 
 mod files;
+mod signals;
 pub mod trace;
 
 pub use files::{copy_attributes, exchange_files, name_file, nameless_file, program_in_memory, seal};
@@ -14,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
+pub use signals::end_signals;
 pub use window::{
     BLOCK, Window, begins_at_a_block, evict, give_name, is_in_ram, large_pages_are_off, lock, reopen, unlock,
 };
