@@ -22,6 +22,8 @@ mod lending;
 mod locks;
 mod maps;
 mod next;
+#[cfg(not(test))]
+mod nothing;
 mod objects;
 mod pages;
 mod pieces;

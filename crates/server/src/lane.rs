@@ -131,8 +131,11 @@ impl Lane {
                 match attached.seals(request.store, request.slot, request.pages, &mut self.out) {
                     Ok(store) => return self.pages(request, &store),
                     Err(status) => {
+                        // The client expects pages: what it hears is that, and the end.
                         self.out.clear();
-                        status
+                        counters.refused.add(1);
+                        self.reply(request, status)?;
+                        return Err(Refused::Forged("it reads what is not its own".to_owned()));
                     }
                 }
             }
@@ -140,7 +143,7 @@ impl Lane {
         match status {
             Status::Full => counters.full.add(1),
             Status::Quota => counters.quota.add(1),
-            Status::Absent | Status::Foreign => counters.refused.add(1),
+            Status::Foreign => counters.refused.add(1),
             Status::Done => {}
         }
         self.reply(request, status)
@@ -170,9 +173,7 @@ impl Lane {
         let (mut slot, end) = (request.slot, request.slot + request.pages as u32);
         while slot < end {
             let count = PORTION.min(end - slot);
-            if !store.pages(slot, count, &mut self.out) {
-                return Err(Refused::Forged("it reads pages that it forgets at the same time".to_owned()));
-            }
+            store.pages(slot, count, &mut self.out);
             self.incoming.send(&self.out).map_err(Refused::message)?;
             self.out.clear();
             slot += count;

@@ -225,13 +225,14 @@ impl Attached {
         }
     }
 
-    /// Copies the seals of consecutive slots, all of which must have been written.
+    /// Copies the seals of consecutive slots, zeros for those that hold nothing: a run is read with what lies between.
     pub(crate) fn seals(&self, store: u32, slot: u32, pages: u16, into: &mut Vec<u8>) -> Result<Arc<Store>, Status> {
         let store = self.readable(store).ok_or(Status::Foreign)?;
         let mut cache = Cache::new(&store);
         for slot in slot..slot + pages as u32 {
-            let segment = cache.segment(slot).ok_or(Status::Absent)?;
-            into.extend_from_slice(lock(segment).seal((slot % SEGMENT) as usize).ok_or(Status::Absent)?);
+            let segment = cache.segment(slot).map(lock);
+            let seal = segment.as_ref().and_then(|segment| segment.seal((slot % SEGMENT) as usize));
+            into.extend_from_slice(seal.unwrap_or(&[0; SEAL]));
         }
         drop(cache);
         Ok(store)
@@ -263,18 +264,14 @@ impl Attached {
 }
 
 impl Store {
-    /// Copies pages of consecutive slots. False when one is not there any more.
-    pub(crate) fn pages(&self, slot: u32, pages: u32, into: &mut Vec<u8>) -> bool {
+    /// Copies pages of consecutive slots, zeros for those that hold nothing.
+    pub(crate) fn pages(&self, slot: u32, pages: u32, into: &mut Vec<u8>) {
         let mut cache = Cache::new(self);
-        (slot..slot + pages).all(|slot| {
-            let Some(segment) = cache.segment(slot) else { return false };
-            let segment = lock(segment);
-            let page = segment.page((slot % SEGMENT) as usize);
-            page.is_some_and(|page| {
-                into.extend_from_slice(page);
-                true
-            })
-        })
+        for slot in slot..slot + pages {
+            let segment = cache.segment(slot).map(lock);
+            let page = segment.as_ref().and_then(|segment| segment.page((slot % SEGMENT) as usize));
+            into.extend_from_slice(page.unwrap_or(&[0; PAGE]));
+        }
     }
 }
 
@@ -324,7 +321,8 @@ mod tests {
         let mut seals = Vec::new();
         let store = other.seals(id, 510, 4, &mut seals).unwrap_or_else(|_| panic!("gone with its first lane"));
         let mut pages = Vec::new();
-        assert!(store.pages(510, 4, &mut pages) && pages == [9; 4 * PAGE] && seals == [3; 4 * SEAL]);
+        store.pages(510, 4, &mut pages);
+        assert!(pages == [9; 4 * PAGE] && seals == [3; 4 * SEAL]);
         drop((store, other));
         assert_eq!((leases.memory.used(), owner.account.used()), (0, 0));
         assert!(leases.hold(7).is_some_and(|held| held.attach(id).is_none()));
@@ -349,18 +347,23 @@ mod tests {
         assert_eq!(mine.admit(mine.store.id, 1024, 1), Status::Quota);
         assert_eq!(theirs.admit(theirs.store.id, 0, 1), Status::Done);
         assert_eq!(theirs.admit(theirs.store.id, 600, 1), Status::Full);
-        // Not written yet, of another lease, beyond everything.
-        let read = |lane: &Attached, store, slot| lane.seals(store, slot, 1, &mut Vec::new()).err();
-        assert_eq!(read(&mine, mine.store.id, 3), Some(Status::Absent));
+        // Not written yet, of another lease, beyond everything: nobody's bytes.
+        let read = |lane: &Attached, store, slot| {
+            let store = lane.seals(store, slot, 1, &mut Vec::new())?;
+            let mut page = Vec::new();
+            store.pages(slot, 1, &mut page);
+            Ok(page[0])
+        };
+        assert_eq!(read(&mine, mine.store.id, 3), Ok(0));
         mine.write(3, &[1; PAGE], &[[0; SEAL]]);
-        assert_eq!(read(&mine, mine.store.id, 3), None);
-        assert_eq!(read(&sibling, mine.store.id, 3), None);
-        assert_eq!(read(&mine, 99, 3), Some(Status::Foreign));
+        assert_eq!(read(&mine, mine.store.id, 3), Ok(1));
+        assert_eq!(read(&sibling, mine.store.id, 3), Ok(1));
+        assert_eq!(read(&mine, 99, 3), Err(Status::Foreign));
         // Their store has the same number as mine, in another lease.
-        assert_eq!(read(&theirs, mine.store.id, 3), Some(Status::Absent));
-        assert_eq!(read(&mine, mine.store.id, ream_wire::message::SLOTS - 1), Some(Status::Absent));
+        assert_eq!(read(&theirs, mine.store.id, 3), Ok(0));
+        assert_eq!(read(&mine, mine.store.id, ream_wire::message::SLOTS - 1), Ok(0));
         assert_eq!(mine.forget(mine.store.id, 0, 512), Status::Done);
-        assert_eq!(read(&mine, mine.store.id, 3), Some(Status::Absent));
+        assert_eq!(read(&mine, mine.store.id, 3), Ok(0));
         assert_eq!(theirs.admit(theirs.store.id, 600, 1), Status::Done);
     }
 }

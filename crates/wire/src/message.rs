@@ -25,7 +25,7 @@ pub const ENDING: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// The pages of consecutive slots; they come with the reply.
+    /// The pages of consecutive slots; they come with the reply. Those that hold nothing are zeros.
     Read = 1,
     /// To keep the pages that come with the request.
     Write = 2,
@@ -51,14 +51,12 @@ pub enum Status {
     Full = 1,
     /// Not kept: the client has all the memory that it may have.
     Quota = 2,
-    /// A slot asked for was never written, or has been forgotten.
-    Absent = 3,
     /// There is no such store in this lease, or it is another process's.
-    Foreign = 4,
+    Foreign = 3,
 }
 
 impl Status {
-    const ALL: [Status; 5] = [Status::Done, Status::Full, Status::Quota, Status::Absent, Status::Foreign];
+    const ALL: [Status; 4] = [Status::Done, Status::Full, Status::Quota, Status::Foreign];
 }
 
 /// Why bytes are no message.
