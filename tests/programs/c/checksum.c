@@ -69,7 +69,7 @@ static uint64_t check(int round)
 	uint64_t wrong = 0;
 	size_t i, at = 12345 % words;
 
-	for (i = 0; i < words / 64; i++) {
+	for (i = 0; i < words / 1024; i++) {
 		wrong += data[at] != expected(at, round);
 		at = (at + 7919 * 64 + 1) % words;
 	}
