@@ -1,6 +1,6 @@
 //! Programs that page to a memory server: the same results, and a defined end when the server is lost.
 
-use ream_tests::{Build, MIB, MemoryServer, Run, build, compiled, skip, tool};
+use ream_tests::{Build, Case, MIB, MemoryServer, Run, build, compiled, skip, tool};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
@@ -31,11 +31,12 @@ fn threads_and_forks_find_what_they_wrote() {
 #[test]
 fn real_programs_give_the_same_results() {
     let server = MemoryServer::start("1G", &["--pages", "huge"]);
-    for (source, argument) in [("c/realloc_grow.c", "128"), ("c/fork_rewrite.c", "")] {
-        let Build::Ready(program) = build(source, &[]) else { continue };
-        let run = || if argument.is_empty() { Run::of(&program) } else { Run::of(&program).arg(argument) };
-        let plain = run().finish();
-        server.store(run().memory(32)).finish().same_as(&plain);
+    for (source, arguments, memory) in [
+        ("c/realloc_grow.c", &["128"][..], 32),
+        ("c/madvise_storm.c", &["96"], 32),
+        ("c/syscalls.c", &["96"], 32),
+    ] {
+        Case::new(source, arguments, memory).compare_with(|run, _| server.store(run));
     }
     if let Some(sort) = tool("sort") {
         let scratch = ream_tests::Scratch::new("sort");
@@ -53,6 +54,20 @@ fn real_programs_give_the_same_results() {
         skip("sort", "it is not installed");
     }
     left_nothing(&server);
+}
+
+#[test]
+fn families_read_what_their_ancestors_stored() {
+    let server = MemoryServer::start("1G", &["--pages", "huge"]);
+    for (source, arguments, memory) in [
+        ("c/fork_deep.c", &["96"][..], 24),
+        ("c/fork_storm.c", &["96"], 24),
+        ("c/fork_exec_mix.c", &["96"], 32),
+        ("c/fork_killed.c", &["96"], 32),
+    ] {
+        Case::new(source, arguments, memory).compare_with(|run, _| server.store(run));
+        left_nothing(&server);
+    }
 }
 
 /// A run that pages for a long time, when it has stored something.
