@@ -126,7 +126,8 @@ impl MemoryServer {
 
     /// One of its figures, as `ream status` shows it.
     pub fn figure(&self, name: &str) -> u64 {
-        let (key, servers) = (self.file("client.key").display().to_string(), self.file("servers").display().to_string());
+        let (key, servers) =
+            (self.file("client.key").display().to_string(), self.file("servers").display().to_string());
         let server = format!("tcp://{}", self.address);
         let mut arguments = vec!["status", "--json", "--server", &server];
         if self.public.is_empty() {

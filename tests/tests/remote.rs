@@ -20,7 +20,9 @@ fn left_nothing(server: &MemoryServer) {
 fn threads_and_forks_find_what_they_wrote() {
     let server = MemoryServer::start("1G", &[]);
     for options in [&["--io=auto"][..], &["--io=threads"], &["--fetch=aggressive"]] {
-        let (Some(plain), Some(paged)) = (checksum(["64", "2", "2", "2"]), checksum(["64", "2", "2", "2"])) else { return };
+        let (Some(plain), Some(paged)) = (checksum(["64", "2", "2", "2"]), checksum(["64", "2", "2", "2"])) else {
+            return;
+        };
         let plain = plain.finish();
         let paged = options.iter().fold(server.store(paged.memory(16)), |run, option| run.option(option)).finish();
         paged.same_as(&plain.exited(0)).paged_within(16 * MIB, 64 * MIB);
@@ -31,11 +33,9 @@ fn threads_and_forks_find_what_they_wrote() {
 #[test]
 fn real_programs_give_the_same_results() {
     let server = MemoryServer::start("1G", &["--pages", "huge"]);
-    for (source, arguments, memory) in [
-        ("c/realloc_grow.c", &["128"][..], 32),
-        ("c/madvise_storm.c", &["96"], 32),
-        ("c/syscalls.c", &["96"], 32),
-    ] {
+    for (source, arguments, memory) in
+        [("c/realloc_grow.c", &["128"][..], 32), ("c/madvise_storm.c", &["96"], 32), ("c/syscalls.c", &["96"], 32)]
+    {
         Case::new(source, arguments, memory).compare_with(|run, _| server.store(run));
     }
     if let Some(sort) = tool("sort") {
@@ -70,6 +70,31 @@ fn families_read_what_their_ancestors_stored() {
     }
 }
 
+#[test]
+fn a_daemon_closes_everything_and_goes_on() {
+    let server = MemoryServer::start("1G", &[]);
+    let Some(program) = compiled("c/daemon_close.c", &[]) else { return };
+    let scratch = ream_tests::Scratch::new("daemon");
+    let result = |name: &str, run: Run| {
+        run.args(["96".as_ref(), scratch.file(name).as_os_str()]).finish().exited(0);
+        std::fs::read_to_string(scratch.file(name)).expect("what the daemon wrote")
+    };
+    // finish() waits for the daemon, too.
+    let plain = result("plain", Run::of(&program));
+    assert_eq!(result("paged", server.store(Run::of(&program).memory(24))), plain);
+    left_nothing(&server);
+}
+
+#[test]
+fn root_becomes_an_ordinary_user_and_its_children_page_on() {
+    if !ream_tests::is_root() {
+        return skip("giving up root's rights", "needs root");
+    }
+    let server = MemoryServer::start("1G", &[]);
+    Case::new("c/rights.c", &["96", "3", "users"], 32).compare_with(|run, _| server.store(run));
+    left_nothing(&server);
+}
+
 /// A run that pages for a long time, when it has stored something.
 fn busy(server: &MemoryServer, options: &[&str]) -> Option<ream_tests::Running> {
     let run = server.store(checksum(["64", "100000", "2", "0"])?.memory(16));
@@ -81,7 +106,8 @@ fn busy(server: &MemoryServer, options: &[&str]) -> Option<ream_tests::Running> 
 /// It ended with one line, which says this and names the server.
 fn one_line(outcome: &ream_tests::Outcome, address: &str, words: &str) {
     outcome.exited(125).says(words).says(&format!("tcp://{address}"));
-    let told: Vec<String> = outcome.err().lines().filter(|line| line.contains("the program is stopped")).map(str::to_owned).collect();
+    let told: Vec<String> =
+        outcome.err().lines().filter(|line| line.contains("the program is stopped")).map(str::to_owned).collect();
     assert_eq!(told.len(), 1, "{}", outcome.describe());
     assert!(outcome.stdout.is_empty(), "{}", outcome.describe());
 }
@@ -277,7 +303,9 @@ fn a_cut_cable_ends_the_program_within_the_deadline() {
     if !ip(&format!("link add rc{id} netns {client} type veth peer name rs{id} netns {server_space}")) {
         return skip(what, "no veth");
     }
-    for (space, link, address) in [(&client, format!("rc{id}"), "10.77.9.1"), (&server_space, format!("rs{id}"), "10.77.9.2")] {
+    for (space, link, address) in
+        [(&client, format!("rc{id}"), "10.77.9.1"), (&server_space, format!("rs{id}"), "10.77.9.2")]
+    {
         assert!(ip(&format!("-n {space} addr add {address}/24 dev {link}")));
         assert!(ip(&format!("-n {space} link set {link} up")) && ip(&format!("-n {space} link set lo up")));
     }

@@ -8,6 +8,7 @@ mod signals;
 pub mod trace;
 
 pub use files::{copy_attributes, exchange_files, name_file, nameless_file, program_in_memory, seal};
+pub use signals::end_signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -15,7 +16,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
-pub use signals::end_signals;
 pub use window::{
     BLOCK, Window, begins_at_a_block, evict, give_name, is_in_ram, large_pages_are_off, lock, reopen, unlock,
 };

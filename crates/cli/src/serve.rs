@@ -45,7 +45,8 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
     let identity = if insecure {
         None
     } else {
-        let key = path("key")?.or_else(|| std::env::var_os("REAM_KEY").filter(|path| !path.is_empty()).map(PathBuf::from));
+        let key =
+            path("key")?.or_else(|| std::env::var_os("REAM_KEY").filter(|path| !path.is_empty()).map(PathBuf::from));
         let pair = remote::own_key(key.as_ref())?;
         let file = path("clients")?.ok_or_else(|| {
             Failure::new("serve: --clients is missing: a file with the public keys of those who are served")

@@ -169,7 +169,20 @@ pub const COMMANDS: &[Command] = &[
         usage: "[COMMAND]",
         help: "explain a command and its options",
         long: "Explains a command and its options at length; without COMMAND, lists the commands.",
-        words: &["run", "doctor", "setup", "status", "compare", "mark", "unmark", "serve", "keys", "bench", "completions", "man"],
+        words: &[
+            "run",
+            "doctor",
+            "setup",
+            "status",
+            "compare",
+            "mark",
+            "unmark",
+            "serve",
+            "keys",
+            "bench",
+            "completions",
+            "man",
+        ],
     },
 ];
 

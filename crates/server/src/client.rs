@@ -46,8 +46,12 @@ fn explain(error: io::Error) -> io::Error {
             error.kind(),
             "it ended the conversation: it does not know our key, has another key than we know, or speaks another version",
         ),
-        io::ErrorKind::InvalidData => io::Error::new(error.kind(), "its answer is not genuine: it has another key than we know"),
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "no answer in time"),
+        io::ErrorKind::InvalidData => {
+            io::Error::new(error.kind(), "its answer is not genuine: it has another key than we know")
+        }
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+        }
         _ => error,
     }
 }

@@ -79,8 +79,7 @@ impl Control {
         let prologue = Connection::Control.preamble();
         let pattern = PATTERN.parse().map_err(wrong)?;
         let builder = snow::Builder::new(pattern).prologue(&prologue).map_err(wrong)?;
-        let mut noise =
-            builder.local_private_key(pair.private()).map_err(wrong)?.build_responder().map_err(wrong)?;
+        let mut noise = builder.local_private_key(pair.private()).map_err(wrong)?.build_responder().map_err(wrong)?;
         let mut buffer = [0; MOST_GREETING];
         let greeting = receive(&mut incoming, MOST_GREETING, deadline)?;
         noise.read_message(&greeting, &mut buffer).map_err(wrong)?;

@@ -68,7 +68,8 @@ impl Pair {
     pub fn generate() -> io::Result<Pair> {
         let pattern = PATTERN.parse().map_err(io::Error::other)?;
         let drawn = snow::Builder::new(pattern).generate_keypair().map_err(io::Error::other)?;
-        let half = |bytes: Vec<u8>| <[u8; 32]>::try_from(bytes).map_err(|_| io::Error::other("a key of another length"));
+        let half =
+            |bytes: Vec<u8>| <[u8; 32]>::try_from(bytes).map_err(|_| io::Error::other("a key of another length"));
         Ok(Pair { private: half(drawn.private)?, public: Public(half(drawn.public)?) })
     }
 
@@ -94,16 +95,18 @@ impl Pair {
     pub fn load(path: &Path) -> io::Result<Pair> {
         let mut file = File::open(path)?;
         let mode = file.metadata()?.mode();
-        if mode & 0o077 != 0 {
+        // systemd hands out credentials with an access list, which shows as the group's right to read.
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|directory| !directory.is_empty());
+        let group = if credentials.is_some_and(|directory| path.starts_with(directory)) { 0o030 } else { 0o070 };
+        if mode & (group | 0o007) != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!("others may read or write it (mode {:03o}); chmod 600 it", mode & 0o777),
             ));
         }
         let text = read_small(&mut file)?;
-        let half = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| digits(rest.trim()))
-        };
+        let half =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| digits(rest.trim()));
         match (half("private "), half("public ")) {
             (Some(private), Some(public)) => Ok(Pair { private, public: Public(public) }),
             _ => Err(wrong("it holds no key made by ream keys".to_owned())),
@@ -163,7 +166,8 @@ pub fn server(path: &Path, address: &str) -> io::Result<Option<Public>> {
     for (number, line) in lines(&text) {
         let (name, key) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let public = Public::parse(key.trim());
-        let public = public.ok_or_else(|| wrong(format!("line {number}: not HOST:PORT and a public key of 64 digits")))?;
+        let public =
+            public.ok_or_else(|| wrong(format!("line {number}: not HOST:PORT and a public key of 64 digits")))?;
         if name == address {
             found.get_or_insert(public);
         }

@@ -148,7 +148,11 @@ impl Server {
         let Server { listener, metrics, state, drain } = self;
         let address = listener.local_addr()?;
         let limit = state.leases.memory.limit();
-        log::event("info", "listening", &[("address", &address), ("memory", &limit), ("secure", &state.pair.is_some())]);
+        log::event(
+            "info",
+            "listening",
+            &[("address", &address), ("memory", &limit), ("secure", &state.pair.is_some())],
+        );
         if let Some(metrics) = metrics {
             let leases = state.leases.clone();
             std::thread::Builder::new().stack_size(STACK).spawn(move || metrics::serve(metrics, leases))?;
@@ -240,13 +244,10 @@ impl State {
             })
         })?;
         match (connection, &self.pair, &self.anybody) {
-            (Connection::Lane, ..) => {
-                lane::serve(incoming, &self.leases, stranger)
-            }
+            (Connection::Lane, ..) => lane::serve(incoming, &self.leases, stranger),
             (Connection::Control, Some(pair), _) => {
                 let known = |public: Public| self.owners.get(&public).cloned();
-                let (control, owner) =
-                    Control::answer(incoming, pair, known, deadline).map_err(Refused::greeting)?;
+                let (control, owner) = Control::answer(incoming, pair, known, deadline).map_err(Refused::greeting)?;
                 self.control(control, &owner, peer, stranger)
             }
             (Connection::Plain, None, Some(owner)) => self.control(Control::plain(incoming), owner, peer, stranger),
@@ -256,7 +257,13 @@ impl State {
     }
 
     /// A control connection: one request after the other. A lease given on it lives at least as long as it does.
-    fn control(&self, mut control: Control, owner: &Arc<Owner>, peer: SocketAddr, stranger: Place) -> Result<(), Refused> {
+    fn control(
+        &self,
+        mut control: Control,
+        owner: &Arc<Owner>,
+        peer: SocketAddr,
+        stranger: Place,
+    ) -> Result<(), Refused> {
         let mut known = Some(stranger);
         let mut held = None;
         // The first request shows that this is no replay: within the time that strangers have.
@@ -271,7 +278,9 @@ impl State {
             let request = match control.receive(deadline) {
                 Ok(request) => request,
                 Err(error) if known.is_some() => return Err(Refused::greeting(error)),
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(Refused::Forged(error.to_string())),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Err(Refused::Forged(error.to_string()));
+                }
                 Err(error) => return Err(Refused::message(error)),
             };
             known = None;
@@ -283,7 +292,8 @@ impl State {
                     let [a, b, c, d, e, f, g, h, ..] = random().map_err(Refused::Io)?;
                     let id = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
                     let holding = self.leases.make(id, secret, owner.clone());
-                    let holding = holding.ok_or_else(|| Refused::Io(io::Error::other("a lease's number came twice")))?;
+                    let holding =
+                        holding.ok_or_else(|| Refused::Io(io::Error::other("a lease's number came twice")))?;
                     held = Some(holding);
                     self.leases.counters.leases.add(1);
                     log::event("info", "lease", &[("lease", &Hex(id)), ("client", &owner.name), ("peer", &peer)]);

@@ -54,7 +54,10 @@ pub(crate) fn text(leases: &Leases) -> String {
     let mut text = String::new();
     let mut line = |name: &str, kind: &str, what: &str, value: u64| {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "# HELP ream_server_{name} {what}\n# TYPE ream_server_{name} {kind}\nream_server_{name} {value}");
+        let _ = writeln!(
+            text,
+            "# HELP ream_server_{name} {what}\n# TYPE ream_server_{name} {kind}\nream_server_{name} {value}"
+        );
     };
     line("memory_bytes", "gauge", "Memory that clients may have together.", leases.memory.limit());
     line("used_bytes", "gauge", "Memory that clients have.", leases.memory.used());

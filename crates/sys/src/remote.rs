@@ -227,16 +227,8 @@ impl Remote {
 
     pub(crate) fn read(&mut self, tag: u32, store: StoreId, slot: Slot, address: usize, pages: u32) {
         let known = store == StoreId::OWN || store.0 as usize <= self.ancestor_count;
-        let op = Op {
-            ancestor: store.0.into(),
-            slot: slot.0,
-            pages,
-            sent: 0,
-            answered: 0,
-            failed: 0,
-            address,
-            parts: 0,
-        };
+        let op =
+            Op { ancestor: store.0.into(), slot: slot.0, pages, sent: 0, answered: 0, failed: 0, address, parts: 0 };
         let lane = if self.waited_for { DEMAND } else { AHEAD };
         self.start(tag, op, lane, known && pages <= MOST_PAGES as u32);
     }

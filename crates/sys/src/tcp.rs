@@ -108,9 +108,7 @@ impl Stream {
         let place = time.as_ptr().expose_provenance();
         for name in [SO_RCVTIMEO, SO_SNDTIMEO] {
             // SAFETY: the kernel reads a struct timeval of 16 bytes.
-            unsafe {
-                call5(number::__NR_setsockopt, self.fd.arg(), SOL_SOCKET, name, place, size_of_val(&time))
-            }?;
+            unsafe { call5(number::__NR_setsockopt, self.fd.arg(), SOL_SOCKET, name, place, size_of_val(&time)) }?;
         }
         Ok(())
     }

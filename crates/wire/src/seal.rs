@@ -114,9 +114,8 @@ impl PageKey {
         }
         let bound = Aad::from(Self::bound(place));
         let tag = ring::aead::Tag::try_from(seal.as_slice());
-        let opened = tag.is_ok_and(|tag| {
-            self.0.open_in_place_separate_tag(Self::nonce(place), bound, tag, page, 0..).is_ok()
-        });
+        let opened =
+            tag.is_ok_and(|tag| self.0.open_in_place_separate_tag(Self::nonce(place), bound, tag, page, 0..).is_ok());
         if !opened {
             page.fill(0);
         }

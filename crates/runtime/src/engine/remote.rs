@@ -98,7 +98,11 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
             named(|name| {
                 tell(format_args!(
                     "the memory server tcp://{name} returned a page that {}: the program is stopped, since its memory there cannot be had back",
-                    if forged { "is not what was sealed for that place (changed, exchanged or outdated)" } else { "was changed" },
+                    if forged {
+                        "is not what was sealed for that place (changed, exchanged or outdated)"
+                    } else {
+                        "was changed"
+                    },
                 ))
             });
         }
