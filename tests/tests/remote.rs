@@ -25,7 +25,7 @@ fn threads_and_forks_find_what_they_wrote() {
         };
         let plain = plain.finish();
         let paged = options.iter().fold(server.store(paged.memory(16)), |run, option| run.option(option)).finish();
-        paged.same_as(&plain.exited(0)).paged_within(16 * MIB, 64 * MIB);
+        paged.same_as(plain.exited(0)).paged_within(16 * MIB, 64 * MIB);
         left_nothing(&server);
     }
 }

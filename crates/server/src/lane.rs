@@ -1,7 +1,7 @@
 //! A lane, at the server: shows that both ends know the lease's secret, then answers requests in their order.
 
 use crate::leases::{Attached, Holding, Leases};
-use crate::listen::{Place, Refused};
+use crate::listen::{Refused, Stranger};
 use crate::stream::{GREETING, Incoming, MESSAGE};
 use ream_wire::hello::{ANSWER, Answer, HELLO, Hello, NEW_STORE, Purpose, directions};
 use ream_wire::message::{ENDING, HEADER, Kind, Malformed, Reply, Request, Status};
@@ -33,7 +33,7 @@ struct Lane {
 }
 
 /// Serves a lane until its client goes away.
-pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Place) -> Result<(), Refused> {
+pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stranger) -> Result<(), Refused> {
     let deadline = Instant::now() + GREETING;
     let bytes: [u8; HELLO] = incoming.array(deadline).map_err(Refused::greeting)?;
     let hello = Hello::parse(&bytes).ok_or(Refused::Stranger("no hello".to_owned()))?;

@@ -2,7 +2,7 @@
 
 use crate::control::{Control, DONE, ENDING, LEASE, STATUS};
 use crate::keys::{Client, Pair, Public};
-use crate::leases::{Hex, Leases, Owner};
+use crate::leases::{Hex, Leases, Owner, lock};
 use crate::memory::Account;
 use crate::stream::{GREETING, Incoming, MESSAGE};
 use crate::{lane, log, metrics, stream};
@@ -10,14 +10,15 @@ use ream_wire::hello::{Connection, PREAMBLE};
 use socket2::SockRef;
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Connections at a time, and of those, ones that have not shown who they are.
+/// Connections at a time; of those, ones that have not shown who they are; and of these, ones from one address.
 const MOST: usize = 8192;
-const MOST_STRANGERS: usize = 256;
+const MOST_STRANGERS: usize = 1024;
+const MOST_OF_ONE: usize = 256;
 /// A connection's thread needs no more stack.
 const STACK: usize = 128 << 10;
 
@@ -87,10 +88,45 @@ struct State {
     /// All clients of a server without security.
     anybody: Option<Arc<Owner>>,
     strangers: AtomicUsize,
+    /// The same by address.
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One of those who have not shown who they are, as long as it lives.
+pub(crate) struct Stranger<'a> {
+    state: &'a State,
+    address: IpAddr,
+    _place: Place<'a>,
+}
+
+impl State {
+    fn stranger(&self, address: IpAddr) -> Option<Stranger<'_>> {
+        let place = Place::take(&self.strangers, MOST_STRANGERS)?;
+        let mut addresses = lock(&self.addresses);
+        let count = addresses.entry(address).or_insert(0);
+        if *count >= MOST_OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Stranger { state: self, address, _place: place })
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        let mut addresses = lock(&self.state.addresses);
+        let left = addresses.get_mut(&self.address).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            addresses.remove(&self.address);
+        }
+    }
 }
 
 /// One of a limited number, as long as it lives.
-pub(crate) struct Place<'a>(&'a AtomicUsize);
+struct Place<'a>(&'a AtomicUsize);
 
 impl<'a> Place<'a> {
     fn take(count: &'a AtomicUsize, most: usize) -> Option<Place<'a>> {
@@ -127,7 +163,8 @@ impl Server {
             .map(|client| (client.public, owner(&client.name, client.quota.unwrap_or(config.quota))))
             .collect();
         let anybody = pair.is_none().then(|| owner("anybody", config.quota));
-        let state = State { leases, pair, owners, anybody, strangers: AtomicUsize::new(0) };
+        let state =
+            State { leases, pair, owners, anybody, strangers: AtomicUsize::new(0), addresses: Mutex::default() };
         Ok(Server { listener, metrics, state: Arc::new(state), drain: config.drain })
     }
 
@@ -202,7 +239,7 @@ impl State {
         let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
             let counters = &state.leases.counters;
             let open = Place::take(&counters.open, MOST);
-            let stranger = Place::take(&state.strangers, MOST_STRANGERS);
+            let stranger = state.stranger(peer.ip());
             let (Some(_open), Some(stranger)) = (open, stranger) else {
                 counters.crowded.add(1);
                 log::stranger("crowded", &[("peer", &peer)]);
@@ -232,7 +269,7 @@ impl State {
         Ok(())
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, stranger: Place) -> Result<(), Refused> {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, stranger: Stranger) -> Result<(), Refused> {
         stream::prepare(&stream).map_err(Refused::greeting)?;
         let mut incoming = Incoming::new(stream);
         let deadline = Instant::now() + GREETING;
@@ -262,7 +299,7 @@ impl State {
         mut control: Control,
         owner: &Arc<Owner>,
         peer: SocketAddr,
-        stranger: Place,
+        stranger: Stranger,
     ) -> Result<(), Refused> {
         let mut known = Some(stranger);
         let mut held = None;
