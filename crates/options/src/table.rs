@@ -1,68 +1,8 @@
 //! The table: every option of `ream`, once.
 
 use crate::prefault::LOCKS;
+use crate::spec::{Kind, Spec};
 use crate::value::{ENGINES, FETCHES, IO};
-
-/// What values an option takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// None: the option is given or not. `=yes` and `=no` are accepted.
-    Switch,
-    /// `auto`, a percentage or a size; see [`crate::parse_memory`].
-    Memory,
-    /// A size in bytes; see [`crate::parse_size`].
-    Size,
-    /// Text that the command itself understands.
-    Text,
-    /// A directory; may be given several times, in order of preference.
-    Directories,
-    /// Nothing, or a file after `=`. `=yes` and `=no` are accepted.
-    OptionalFile,
-    /// Nothing, or after `=` text that the command itself understands, often one of these words. `=yes` and `=no` are
-    /// accepted.
-    OptionalText(&'static [&'static str]),
-    /// A level and perhaps a file: `LEVEL[:FILE]`.
-    Log,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// Sizes of pages, by region; see [`crate::parse_pages`].
-    Pages,
-    /// A list of processors; see [`crate::Processors`].
-    Processors,
-    /// A whole number between the two, both included.
-    Count(u32, u32),
-    /// A file that is there.
-    File,
-    /// Any text; may be given several times.
-    Texts,
-}
-
-/// One option.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// Its long flag without the dashes; also its key in the configuration file.
-    pub name: &'static str,
-    /// Its one-letter flag.
-    pub short: Option<char>,
-    /// What values it takes.
-    pub kind: Kind,
-    /// What stands for the value in help texts, empty for a switch.
-    pub value: &'static str,
-    /// The value it has when nobody gives one; empty when that is worked out, or when there is none.
-    pub default: &'static str,
-    /// One line for `--help`, without a full stop.
-    pub help: &'static str,
-    /// Whole sentences for `ream help` and the man page.
-    pub long: &'static str,
-    /// The environment variable that gives it, empty if none does.
-    pub variable: &'static str,
-    /// Whether the configuration file may give it.
-    pub in_file: bool,
-    /// The commands that take it.
-    pub commands: &'static [&'static str],
-    /// Left out of help texts: meant for tests of Ream itself.
-    pub hidden: bool,
-}
 
 /// Options of this command only.
 const SETUP: &[&str] = &["setup"];
@@ -646,61 +586,4 @@ pub fn options_of<'a>(command: &'a str) -> impl Iterator<Item = &'static Spec> +
 }
 
 #[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-    use crate::{COMMANDS, LEVELS, Processors, command, parse_memory, parse_pages, parse_size};
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn names_letters_and_variables_are_unique() {
-        let mut names = BTreeSet::new();
-        let mut variables = BTreeSet::new();
-        let mut letters = BTreeSet::new();
-        for spec in OPTIONS {
-            assert!(names.insert(spec.name), "{}", spec.name);
-            assert!(spec.variable.is_empty() || variables.insert(spec.variable), "{}", spec.variable);
-            assert!(spec.short.is_none_or(|letter| letters.insert(letter)), "{}", spec.name);
-        }
-    }
-
-    /// A variable's name is the flag's, so that who knows one knows the other.
-    #[test]
-    fn variables_are_named_after_flags() {
-        for spec in OPTIONS.iter().filter(|spec| !spec.variable.is_empty()) {
-            let expected = std::format!("REAM_{}", spec.name.to_uppercase().replace('-', "_"));
-            assert_eq!(spec.variable, expected);
-        }
-    }
-
-    #[test]
-    fn texts_are_whole() {
-        for spec in OPTIONS {
-            assert!(!spec.help.is_empty() && !spec.help.ends_with('.'), "{}", spec.name);
-            assert!(spec.help.len() <= 64, "{}: {}", spec.name, spec.help.len());
-            assert!(spec.long.ends_with('.') && !spec.long.contains("  "), "{}", spec.name);
-            assert_eq!(spec.kind == Kind::Switch, spec.value.is_empty(), "{}", spec.name);
-            assert!(spec.commands.iter().all(|name| name.is_empty() || command(name).is_some()), "{}", spec.name);
-        }
-        for command in COMMANDS {
-            assert!(!command.help.ends_with('.') && command.long.ends_with('.'), "{}", command.name);
-            assert!(!command.long.contains("  "), "{}", command.name);
-        }
-    }
-
-    #[test]
-    fn defaults_are_values_of_their_kind() {
-        for spec in OPTIONS.iter().filter(|spec| !spec.default.is_empty()) {
-            match spec.kind {
-                Kind::Memory => assert!(parse_memory(spec.default).is_ok()),
-                Kind::Size => assert!(parse_size(spec.default).is_ok()),
-                Kind::Choice(words) => assert!(words.contains(&spec.default)),
-                Kind::Log => assert!(LEVELS.contains(&spec.default)),
-                Kind::Pages => assert!(parse_pages(spec.default).is_ok()),
-                Kind::Processors => assert!(Processors::parse(spec.default).is_ok()),
-                Kind::Count(least, most) => assert!(spec.default.parse().is_ok_and(|n: u32| least <= n && n <= most)),
-                other => panic!("{}: a default for {other:?}", spec.name),
-            }
-        }
-    }
-}
+mod tests;
