@@ -21,7 +21,7 @@ pub const IN_PROCESS: &[&str] = &[
 pub const SAFE: &[&str] = &["page", "policy", "wire", "options", "store"];
 
 /// What the layers inside the user's process may use from outside the workspace.
-const ALLOWED_INSIDE: &[&str] = &["linux-raw-sys", "rustix", "tikv-jemalloc-sys", "lz4_flex"];
+const ALLOWED_INSIDE: &[&str] = &["linux-raw-sys", "rustix", "tikv-jemalloc-sys", "lz4_flex", "ring"];
 
 /// What only builds or tests them may use besides.
 const ALLOWED_BUILDING: &[&str] = &["cc", "loom", "proptest", "libc"];

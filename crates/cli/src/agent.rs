@@ -94,6 +94,8 @@ struct Watch {
     /// As it was at the start: what lies in the session's memory its processes can change, with less rights than ours.
     config: &'static Config,
     bell: File,
+    /// Keeps the lease of a memory server alive, if there is one.
+    _lease: Option<std::net::TcpStream>,
     /// By number and start time; without a descriptor where the kernel gave none: those are looked at now and then.
     processes: HashMap<(u32, u64), Option<OwnedFd>>,
 }
@@ -124,7 +126,8 @@ fn prepare(memory: &OwnedFd) -> io::Result<Watch> {
     let config = Box::leak(Box::new(*session.config()));
     // Without it processes that give up rights have less; all others lack nothing.
     let _ = door::open(memory, nonce, session, config);
-    let mut watch = Watch { session, config, bell, processes: HashMap::new() };
+    let lease = config.remote.is_some().then(|| crate::remote::hold(&config.remote)).transpose()?;
+    let mut watch = Watch { session, config, bell, _lease: lease, processes: HashMap::new() };
     if let Some(root) = session.root() {
         // It waits for our answer, so it lives, unless it was killed.
         watch.add(root);

@@ -20,8 +20,10 @@ mod pages;
 mod place;
 mod program;
 mod programs;
+mod remote;
 mod run;
 mod secure;
+mod serve;
 mod session;
 mod settings;
 mod setup;
@@ -99,6 +101,13 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
             print(&text).map(|_| status)
         }
         "setup" => no_more(&arguments.rest).and_then(|()| setup::main(&arguments)),
+        "serve" => no_more(&arguments.rest).and_then(|()| serve::serve(&arguments.flags)),
+        "keys" => serve::keys(&arguments.rest).and_then(|text| print(&text)),
+        "status" if arguments.flags.iter().any(|given| given.spec.name == "server") => {
+            no_more(&arguments.rest)?;
+            let json = arguments.has("json")?;
+            print(&remote::status(arguments.flags, json)?)
+        }
         "status" => {
             let (text, status) = status::report(&arguments.rest, arguments.has("all")?, arguments.has("json")?)?;
             print(&text).map(|_| status)
@@ -144,9 +153,14 @@ fn configuration_file() -> Option<PathBuf> {
     if let Some(path) = variable(FILE_VARIABLE) {
         return Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
     }
+    own_directory().map(|directory| directory.join("config.toml"))
+}
+
+/// Where the user's own files for Ream are.
+fn own_directory() -> Option<PathBuf> {
     let home = || Some(PathBuf::from(variable("HOME").filter(|home| !home.is_empty())?).join(".config"));
     let base = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
-    base.map(|base| base.join("ream/config.toml"))
+    base.map(|base| base.join("ream"))
 }
 
 /// Reads the configuration file, if there is one.

@@ -143,7 +143,9 @@ fn in_memory(kind: u64, device: u64) -> Option<&'static str> {
 pub fn candidates(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut list = settings.stores.clone();
     // What flags and the file name is meant; a variable is a preference, as the other variables are.
-    if settings.stores_given.as_ref().is_none_or(|given| given.source == Source::Environment) {
+    // Where a memory server is the store, what is asked for is what would be used without it.
+    let preferred = settings.stores_given.as_ref().is_none_or(|given| given.source == Source::Environment);
+    if preferred || settings.server.is_some() {
         let usual = ["SLURM_TMPDIR", "TMPDIR"].into_iter().filter_map(variable).filter(|path| !path.is_empty());
         list.extend(usual.map(PathBuf::from).filter(|path| path.is_absolute()));
         list.push(PathBuf::from("/var/tmp"));

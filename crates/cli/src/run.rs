@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::program::Reach;
 use crate::secure::{self, Circumstances};
 use crate::settings::{Given, Settings, Source, Summary};
-use crate::{agent, code, doctor, library, os, outside, place, program};
+use crate::{agent, code, doctor, library, os, outside, place, program, remote};
 use ream_options::pages::{HUGETLB, SHM, SMALL, STACK, TEXT};
 use ream_options::{ENGINES, IO, Memory, PageChoice, show_size};
 use ream_stats::{Config, Identity, Lock, Session, Text};
@@ -232,8 +232,18 @@ fn session_for(process: u32, settings: &Settings, pages: &Config, engine: &str, 
     let variable = |name: &str| std::env::var_os(name);
     let machine = Machine::look().map_err(Failure::new)?;
     let budget = budget(settings, &machine, log)?;
-    let place = place::choose(settings, &variable, &mut |line| log.warn(&line))?;
+    let leased = settings.server.as_ref().map(|server| remote::lease(settings, server)).transpose()?;
+    let place = match &leased {
+        Some(leased) => leased.place(settings),
+        None => place::choose(settings, &variable, &mut |line| log.warn(&line))?,
+    };
     let mut config = configuration(settings, budget, &place)?;
+    if let Some(leased) = &leased {
+        config.remote = leased.config(settings)?;
+        if settings.insecure {
+            log.write(0, &remote::unsafe_words(&place));
+        }
+    }
     (config.pages, config.pages_required, config.populate) = (pages.pages, pages.pages_required, pages.populate);
     secure::settle(settings, &Circumstances::look(), &mut config, &mut |line| log.warn(&line))?;
     config.shared_next = pages.shared_next;
@@ -248,9 +258,12 @@ fn session_for(process: u32, settings: &Settings, pages: &Config, engine: &str, 
         word(ENGINES, settings.engine),
         word(IO, settings.io),
     ));
-    start_session(process, &config).map_err(|(what, error)| {
+    let session = start_session(process, &config).map_err(|(what, error)| {
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
-    })
+    })?;
+    // The agent holds the lease now; this connection is closed when we become the program, or end.
+    std::mem::forget(leased);
+    Ok(session)
 }
 
 /// Starts a session for a process that runs already and asked for one, and prints its address.

@@ -74,6 +74,16 @@ pub struct Settings {
     pub memory_given: Option<Given>,
     /// Directories for the store, in order of preference.
     pub stores: Vec<PathBuf>,
+    /// The memory server that is the store, as `HOST:PORT`.
+    pub server: Option<String>,
+    /// Seconds that it may take to answer.
+    pub store_deadline: u32,
+    /// File of the own key, where it is not in its usual place.
+    pub key: Option<PathBuf>,
+    /// File of the servers' keys, likewise.
+    pub servers: Option<PathBuf>,
+    /// Whether there are no keys.
+    pub insecure: bool,
     /// How `stores` were given; `None` when they were not.
     pub stores_given: Option<Given>,
     /// Most bytes in the store.
@@ -132,6 +142,11 @@ impl Settings {
             memory: Memory::Auto,
             memory_given: None,
             stores: Vec::new(),
+            server: None,
+            store_deadline: 30,
+            key: None,
+            servers: None,
+            insecure: false,
             stores_given: None,
             store_limit: None,
             threshold: 1 << 20,
@@ -158,6 +173,13 @@ impl Settings {
         let stores = layers.all("store");
         for given in &stores {
             let text = given.text.clone().unwrap_or_default();
+            if let Some(server) = given.server(&text)? {
+                if stores.len() > 1 {
+                    return Err(given.refuse("a memory server must be the only store"));
+                }
+                settings.server = Some(server);
+                continue;
+            }
             let parts: Vec<OsString> = match given.source {
                 Source::Environment => {
                     text.as_bytes().split(|b| *b == b':').map(|part| OsString::from_vec(part.to_vec())).collect()
@@ -169,6 +191,14 @@ impl Settings {
             }
         }
         settings.stores_given = stores.into_iter().next();
+        for (name, place) in [("key", &mut settings.key), ("servers", &mut settings.servers)] {
+            if let Some(given) = layers.last(name) {
+                *place = Some(given.path(given.text.as_deref().unwrap_or_default())?);
+            }
+        }
+        if let Some(given) = layers.last("insecure") {
+            settings.insecure = given.switch()?;
+        }
         if let Some(given) = layers.last("store-limit") {
             settings.store_limit = Some(given.size()?);
         }
@@ -238,6 +268,7 @@ impl Settings {
             settings.pager_cpus = Some(Processors::parse(given.word()?).map_err(|error| given.refuse(error))?);
         }
         for (name, place) in [
+            ("store-deadline", &mut settings.store_deadline),
             ("shards", &mut settings.shards),
             ("bloat", &mut settings.bloat_percent),
             ("bloat-age", &mut settings.bloat_age_ms),
@@ -346,6 +377,19 @@ impl Given {
     pub fn path(&self, text: &OsStr) -> Result<PathBuf, Failure> {
         std::path::absolute(text).map_err(|error| self.refuse(crate::failure::reason(&error)))
     }
+    /// The `HOST:PORT` of a memory server, if that is one.
+    pub(crate) fn server(&self, text: &OsStr) -> Result<Option<String>, Failure> {
+        let Some(address) = text.as_bytes().strip_prefix(b"tcp://") else { return Ok(None) };
+        let address = std::str::from_utf8(address).map_err(|_| self.refuse("not valid UTF-8"))?;
+        if address.contains(',') {
+            return Err(self.refuse("this version pages to one memory server; name one"));
+        }
+        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(1..))) || address.len() > 255 {
+            return Err(self.refuse("not tcp://HOST:PORT"));
+        }
+        Ok(Some(address.to_owned()))
+    }
     pub(crate) fn directory(&self, text: &OsStr) -> Result<PathBuf, Failure> {
         if text.is_empty() {
             return Err(self.refuse("no directory given"));
@@ -356,7 +400,7 @@ impl Given {
         }
         let scheme = bytes.windows(3).position(|three| three == b"://");
         match scheme.filter(|end| bytes[..*end].iter().all(u8::is_ascii_alphanumeric)) {
-            Some(_) => Err(self.refuse("this version stores in directories only; name a directory on a local disk")),
+            Some(_) => Err(self.refuse("neither a directory on a local disk nor tcp://HOST:PORT")),
             None => self.path(text),
         }
     }

@@ -115,6 +115,28 @@ pub const COMMANDS: &[Command] = &[
         words: &[],
     },
     Command {
+        name: "serve",
+        usage: "--listen ADDR:PORT --memory SIZE [OPTION]...",
+        help: "lend this machine's memory to programs on others",
+        long: "Keeps pages for programs that run on other machines with `ream run --store tcp://HOST:PORT`. Only those \
+               whose public keys are in the file given by --clients are served. What they send is sealed by them: this \
+               server cannot read it. A session's memory is given back to the kernel when the session ends or its \
+               machine is gone, and nobody ever reads what another has left.\n\n\
+               It writes one line an event to standard error, and sleeps while nobody wants anything.\n\n\
+               The exit status is 0 after SIGTERM or SIGINT.",
+        words: &[],
+    },
+    Command {
+        name: "keys",
+        usage: "[FILE]",
+        help: "make a key pair for memory servers or clients, or show it",
+        long: "Makes a key pair in FILE, by default ream/key in the user's configuration directory, which only its owner may \
+               read, and prints the public key. If there is one already, only prints its public key.\n\n\
+               A server's public key goes into the file --servers of its clients, as HOST:PORT PUBLIC-KEY; a client's into \
+               the file --clients of its servers, as PUBLIC-KEY NAME.",
+        words: &[],
+    },
+    Command {
         name: "bench",
         usage: "paging|fits|malloc|pages|coverage [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
@@ -147,7 +169,20 @@ pub const COMMANDS: &[Command] = &[
         usage: "[COMMAND]",
         help: "explain a command and its options",
         long: "Explains a command and its options at length; without COMMAND, lists the commands.",
-        words: &["run", "doctor", "setup", "status", "compare", "mark", "unmark", "bench", "completions", "man"],
+        words: &[
+            "run",
+            "doctor",
+            "setup",
+            "status",
+            "compare",
+            "mark",
+            "unmark",
+            "serve",
+            "keys",
+            "bench",
+            "completions",
+            "man",
+        ],
     },
 ];
 

@@ -8,6 +8,7 @@ pub mod pages;
 pub mod prefault;
 mod processors;
 mod size;
+mod spec;
 mod table;
 mod value;
 
@@ -16,5 +17,6 @@ pub use pages::{PAGES, PageChoice, PageChoices, REGIONS, parse_pages};
 pub use prefault::{LOCKS, PrefaultChoices, parse_prefault};
 pub use processors::{Processors, ProcessorsError};
 pub use size::{SizeError, parse_size, show_size};
-pub use table::{Kind, OPTIONS, Spec, find, options_of};
+pub use spec::{Kind, Spec};
+pub use table::{OPTIONS, find, options_of};
 pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, parse_memory};

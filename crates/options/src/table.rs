@@ -1,68 +1,8 @@
 //! The table: every option of `ream`, once.
 
 use crate::prefault::LOCKS;
+use crate::spec::{Kind, Spec};
 use crate::value::{ENGINES, FETCHES, IO};
-
-/// What values an option takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// None: the option is given or not. `=yes` and `=no` are accepted.
-    Switch,
-    /// `auto`, a percentage or a size; see [`crate::parse_memory`].
-    Memory,
-    /// A size in bytes; see [`crate::parse_size`].
-    Size,
-    /// Text that the command itself understands.
-    Text,
-    /// A directory; may be given several times, in order of preference.
-    Directories,
-    /// Nothing, or a file after `=`. `=yes` and `=no` are accepted.
-    OptionalFile,
-    /// Nothing, or after `=` text that the command itself understands, often one of these words. `=yes` and `=no` are
-    /// accepted.
-    OptionalText(&'static [&'static str]),
-    /// A level and perhaps a file: `LEVEL[:FILE]`.
-    Log,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// Sizes of pages, by region; see [`crate::parse_pages`].
-    Pages,
-    /// A list of processors; see [`crate::Processors`].
-    Processors,
-    /// A whole number between the two, both included.
-    Count(u32, u32),
-    /// A file that is there.
-    File,
-    /// Any text; may be given several times.
-    Texts,
-}
-
-/// One option.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// Its long flag without the dashes; also its key in the configuration file.
-    pub name: &'static str,
-    /// Its one-letter flag.
-    pub short: Option<char>,
-    /// What values it takes.
-    pub kind: Kind,
-    /// What stands for the value in help texts, empty for a switch.
-    pub value: &'static str,
-    /// The value it has when nobody gives one; empty when that is worked out, or when there is none.
-    pub default: &'static str,
-    /// One line for `--help`, without a full stop.
-    pub help: &'static str,
-    /// Whole sentences for `ream help` and the man page.
-    pub long: &'static str,
-    /// The environment variable that gives it, empty if none does.
-    pub variable: &'static str,
-    /// Whether the configuration file may give it.
-    pub in_file: bool,
-    /// The commands that take it.
-    pub commands: &'static [&'static str],
-    /// Left out of help texts: meant for tests of Ream itself.
-    pub hidden: bool,
-}
 
 /// Options of this command only.
 const SETUP: &[&str] = &["setup"];
@@ -94,22 +34,26 @@ pub const OPTIONS: &[Spec] = &[
         long: "RAM that the data of all processes of the session may take together. A size such as 512M, 1.5G or \
                1GiB; a percentage of the machine's RAM or of the cgroup's limit, whichever is smaller; or auto, \
                which is 90 % of the smaller of the cgroup's limit and the RAM that is available now. Never more than \
-               the cgroup's limit less 64 MiB. Stacks, program code and files do not count.",
+               the cgroup's limit less 64 MiB. Stacks, program code and files do not count. For ream serve: a size, what all \
+               clients may have together.",
         variable: "REAM_MEMORY",
         in_file: true,
-        commands: &["run", "mark"],
+        commands: &["run", "mark", "serve"],
         ..PLAIN
     },
     Spec {
         name: "store",
         short: Some('s'),
         kind: Kind::Directories,
-        value: "DIRECTORY",
+        value: "DIRECTORY|tcp://HOST:PORT",
         help: "where pages go that do not fit; may be repeated",
         long: "Directory on a local disk in which the store lies: a file without a name, readable by nobody else, \
                that vanishes with the program. When given several times, the first that can be used is. By default \
                the first of $SLURM_TMPDIR, $TMPDIR and /var/tmp that is on a disk (not in RAM) and has room. In the \
-               environment, colons separate directories; one that cannot be used is then passed over with a warning.",
+               environment, colons separate directories; one that cannot be used is then passed over with a warning.\n\n\
+               tcp://HOST:PORT: the memory of another machine, on which ream serve runs. Both sides show who they are \
+               (--key, --servers), and pages are sealed here: the server can neither read nor change them. The program \
+               is stopped when that server is lost. It must be the only store.",
         variable: "REAM_STORE",
         in_file: true,
         commands: &["run", "doctor"],
@@ -126,6 +70,108 @@ pub const OPTIONS: &[Spec] = &[
                needed.",
         variable: "REAM_STORE_LIMIT",
         in_file: true,
+        ..PLAIN
+    },
+    Spec {
+        name: "store-deadline",
+        kind: Kind::Count(1, 3600),
+        value: "SECONDS",
+        default: "30",
+        help: "longest that a memory server may take to answer",
+        long: "Longest that a memory server may take for an answer, in seconds. A server that takes longer counts as lost, \
+               and the program is stopped with a message that names it.",
+        variable: "REAM_STORE_DEADLINE",
+        in_file: true,
+        ..PLAIN
+    },
+    Spec {
+        name: "key",
+        kind: Kind::File,
+        value: "FILE",
+        help: "who this side is for memory servers, or their clients",
+        long: "File with the key pair, made by ream keys, by which a client shows a memory server who it is, and a server \
+               its clients. By default ream/key in the user's configuration directory.",
+        variable: "REAM_KEY",
+        in_file: true,
+        commands: &["run", "status", "serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "servers",
+        kind: Kind::File,
+        value: "FILE",
+        help: "memory servers and their public keys",
+        long: "File with a line HOST:PORT PUBLIC-KEY for each memory server, as it is named in --store. A server with \
+               another key is not believed. By default ream/servers in the user's configuration directory.",
+        variable: "REAM_SERVERS",
+        in_file: true,
+        commands: &["run", "status"],
+        ..PLAIN
+    },
+    Spec {
+        name: "insecure",
+        help: "no keys, no encryption: whoever is on the network may do all",
+        long: "Uses a memory server, or is one, without keys and without encryption: whoever can reach the network between \
+               both can read and change the program's memory. Both sides must say so.",
+        commands: &["run", "status", "serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "listen",
+        kind: Kind::Text,
+        value: "ADDR:PORT",
+        help: "where to listen for clients",
+        long: "Address and port at which clients are served, such as 10.0.0.5:7400, or [::]:7400 for all addresses.",
+        commands: &["serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "clients",
+        kind: Kind::File,
+        value: "FILE",
+        help: "public keys of those who are served",
+        long: "File with a line PUBLIC-KEY [NAME [QUOTA]] for each client. Nobody else is served.",
+        commands: &["serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "quota",
+        kind: Kind::Size,
+        value: "SIZE",
+        help: "most memory that one client may have",
+        long: "Most memory that one client, that is one key, may have, where --clients says nothing else. By default all.",
+        commands: &["serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "metrics",
+        kind: Kind::Text,
+        value: "ADDR:PORT",
+        help: "where to show figures for Prometheus",
+        long: "Address and port at which http://ADDR:PORT/metrics shows the server's figures in Prometheus' format, to \
+               whoever asks.",
+        commands: &["serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "drain",
+        kind: Kind::Count(0, 86_400),
+        value: "SECONDS",
+        default: "30",
+        help: "time that clients have to end when the server is to",
+        long: "How long clients that are there may go on, after SIGTERM or SIGINT, before the server ends. It takes no new \
+               ones meanwhile, and tells those that it has. The second signal ends it at once.",
+        commands: &["serve"],
+        ..PLAIN
+    },
+    Spec {
+        name: "server",
+        kind: Kind::Text,
+        value: "tcp://HOST:PORT",
+        help: "show what a memory server has and does",
+        long: "Shows how much memory a memory server has and how much is taken, in all and by this client, and what it has \
+               done so far.",
+        commands: &["status"],
         ..PLAIN
     },
     Spec {
@@ -220,10 +266,11 @@ pub const OPTIONS: &[Spec] = &[
                segments of 2 MiB or more, and shm=hugetlb, for those of them that are no files, are had by their name \
                only: such memory is never paged and outside the budget. And text=huge runs a program whose code cannot be had otherwise from an edited copy.\n\n\
                With :prefer, as without, what cannot be had is said, except for auto; with :require the program is \
-               not started then. ream status shows what a program has.",
+               not started then. ream status shows what a program has. For ream serve: huge asks for large pages, anything \
+               else does not.",
         variable: "REAM_PAGES",
         in_file: true,
-        commands: &["run", "doctor", "mark"],
+        commands: &["run", "doctor", "mark", "serve"],
         ..PLAIN
     },
     Spec {
@@ -509,6 +556,8 @@ pub const OPTIONS: &[Spec] = &[
             "compare",
             "mark",
             "unmark",
+            "serve",
+            "keys",
             "bench",
             "completions",
             "man",
@@ -537,61 +586,4 @@ pub fn options_of<'a>(command: &'a str) -> impl Iterator<Item = &'static Spec> +
 }
 
 #[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-    use crate::{COMMANDS, LEVELS, Processors, command, parse_memory, parse_pages, parse_size};
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn names_letters_and_variables_are_unique() {
-        let mut names = BTreeSet::new();
-        let mut variables = BTreeSet::new();
-        let mut letters = BTreeSet::new();
-        for spec in OPTIONS {
-            assert!(names.insert(spec.name), "{}", spec.name);
-            assert!(spec.variable.is_empty() || variables.insert(spec.variable), "{}", spec.variable);
-            assert!(spec.short.is_none_or(|letter| letters.insert(letter)), "{}", spec.name);
-        }
-    }
-
-    /// A variable's name is the flag's, so that who knows one knows the other.
-    #[test]
-    fn variables_are_named_after_flags() {
-        for spec in OPTIONS.iter().filter(|spec| !spec.variable.is_empty()) {
-            let expected = std::format!("REAM_{}", spec.name.to_uppercase().replace('-', "_"));
-            assert_eq!(spec.variable, expected);
-        }
-    }
-
-    #[test]
-    fn texts_are_whole() {
-        for spec in OPTIONS {
-            assert!(!spec.help.is_empty() && !spec.help.ends_with('.'), "{}", spec.name);
-            assert!(spec.help.len() <= 64, "{}: {}", spec.name, spec.help.len());
-            assert!(spec.long.ends_with('.') && !spec.long.contains("  "), "{}", spec.name);
-            assert_eq!(spec.kind == Kind::Switch, spec.value.is_empty(), "{}", spec.name);
-            assert!(spec.commands.iter().all(|name| name.is_empty() || command(name).is_some()), "{}", spec.name);
-        }
-        for command in COMMANDS {
-            assert!(!command.help.ends_with('.') && command.long.ends_with('.'), "{}", command.name);
-            assert!(!command.long.contains("  "), "{}", command.name);
-        }
-    }
-
-    #[test]
-    fn defaults_are_values_of_their_kind() {
-        for spec in OPTIONS.iter().filter(|spec| !spec.default.is_empty()) {
-            match spec.kind {
-                Kind::Memory => assert!(parse_memory(spec.default).is_ok()),
-                Kind::Size => assert!(parse_size(spec.default).is_ok()),
-                Kind::Choice(words) => assert!(words.contains(&spec.default)),
-                Kind::Log => assert!(LEVELS.contains(&spec.default)),
-                Kind::Pages => assert!(parse_pages(spec.default).is_ok()),
-                Kind::Processors => assert!(Processors::parse(spec.default).is_ok()),
-                Kind::Count(least, most) => assert!(spec.default.parse().is_ok_and(|n: u32| least <= n && n <= most)),
-                other => panic!("{}: a default for {other:?}", spec.name),
-            }
-        }
-    }
-}
+mod tests;

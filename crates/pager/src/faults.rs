@@ -352,6 +352,7 @@ impl<M: Machine> Shard<M> {
             let tag = if holds || self.tags_free > SPARE_TAGS { self.take_tag() } else { None };
             match (slot, tag) {
                 (Some((slot, store)), Some(tag)) => {
+                    self.machine.waited_for(wanted.is_some());
                     self.start_read(tag, store, slot, page, frame.plus(done), length);
                 }
                 (_, tag) => {

@@ -24,6 +24,8 @@ mod loaded;
 mod locks;
 mod maps;
 mod next;
+#[cfg(not(test))]
+mod nothing;
 mod objects;
 mod pages;
 mod pieces;

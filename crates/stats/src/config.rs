@@ -163,6 +163,56 @@ stored_enum! {
     }
 }
 
+/// The memory server that is the session's store.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Remote {
+    /// `HOST:PORT`, as the user named it; empty: there is none.
+    pub name: Text<256>,
+    /// 4 or 6: the kind of `address`.
+    pub family: u32,
+    /// Port.
+    pub port: u32,
+    /// Address, most significant byte first; four bytes of the older kind.
+    pub address: [u8; 16],
+    /// Scope of an address that needs one.
+    pub scope: u32,
+    /// 1: pages are sealed; 0: the user wants no security.
+    pub sealed: u32,
+    /// Number of the session's lease.
+    pub lease: u64,
+    /// What connections of the lease show that they know.
+    pub secret: [u8; 32],
+    /// Longest that an answer may take, in milliseconds.
+    pub deadline_ms: u64,
+}
+
+impl Remote {
+    /// None.
+    pub const NONE: Remote = Remote {
+        name: Text::EMPTY,
+        family: 0,
+        port: 0,
+        address: [0; 16],
+        scope: 0,
+        sealed: 0,
+        lease: 0,
+        secret: [0; 32],
+        deadline_ms: 0,
+    };
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        !self.name.is_empty()
+    }
+}
+
+impl core::fmt::Debug for Remote {
+    /// Without the secret.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Remote({:?}, sealed {})", core::str::from_utf8(self.name.as_bytes()), self.sealed)
+    }
+}
+
 /// A set of processors, numbers 0 to 1023.
 pub type CpuMask = [u64; 16];
 
@@ -222,6 +272,8 @@ pub struct Config {
     pub shared_next: u32,
     /// Room for later settings; zero.
     pub spare: [u32; 3],
+    /// The memory server that is the store, if one is.
+    pub remote: Remote,
 }
 
 impl Config {
@@ -254,6 +306,7 @@ impl Config {
             prefault_bytes: [0; 5],
             shared_next: Pages::Small as u32,
             spare: [0; 3],
+            remote: Remote::NONE,
         }
     }
     /// The engine asked for.

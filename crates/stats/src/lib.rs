@@ -13,7 +13,7 @@ mod request;
 mod session;
 mod summary;
 
-pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Summary, Text};
+pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Remote, Summary, Text};
 pub use counters::{Counter, Counters};
 pub use ledger::{Ledger, pinnable};
 pub use phases::{Mark, PHASE_NAME, PHASES, Phase, Phases};

@@ -49,6 +49,34 @@ impl Io {
         }
     }
 
+    /// Sends what a message header at `header` describes.
+    ///
+    /// # Safety
+    /// The header, its parts and their memory stay as they are until the completion has been seen.
+    pub(crate) unsafe fn send(&mut self, fd: Fd, header: usize, data: u64) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Io::Ring(ring) => ring.message(fd, header, true, data),
+                Io::Workers(workers) => workers.message(fd, header, true, data),
+            }
+        }
+    }
+
+    /// Receives into what a message header at `header` describes: all of it, unless the stream ends.
+    ///
+    /// # Safety
+    /// The same, and the memory may be overwritten until then.
+    pub(crate) unsafe fn receive(&mut self, fd: Fd, header: usize, data: u64) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Io::Ring(ring) => ring.message(fd, header, false, data),
+                Io::Workers(workers) => workers.message(fd, header, false, data),
+            }
+        }
+    }
+
     pub(crate) fn punch(&mut self, fd: Fd, offset: u64, bytes: u64, data: u64) -> Result<(), Errno> {
         match self {
             Io::Ring(ring) => ring.punch(fd, offset, bytes, data),

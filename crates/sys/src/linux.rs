@@ -14,6 +14,7 @@ use crate::mover::{self, Direction};
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::queue::Queue;
+use crate::remote::{Bequest, Lost, Remote, RemoteConfig};
 use crate::ring::Completion;
 use crate::staging::Staging;
 use crate::uffd::{Access, Uffd, feature, mode};
@@ -64,6 +65,7 @@ const MESSAGES: u64 = 1 << 32;
 const HELPER: u64 = 2 << 32;
 const PUNCHED: u64 = 3 << 32;
 const UNWATCHED: u64 = 4 << 32;
+pub(crate) const LANE: u64 = 5 << 32;
 const KIND: u64 = 0xff << 32;
 
 /// Stores a process can read: its own and those of 255 ancestors.
@@ -84,6 +86,8 @@ pub struct LinuxMachine {
     key: &'static Key,
     loans: Option<&'static Loans>,
     stores: [Fd; STORES],
+    /// The memory server that is the store instead of files.
+    remote: Option<Remote>,
     io_limit: u32,
     /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
     parts: MapSlice<[Part; LinuxMachine::PARTS]>,
@@ -134,6 +138,7 @@ impl LinuxMachine {
             key: config.key,
             loans: config.loans,
             stores,
+            remote: None,
             io_limit,
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
@@ -152,6 +157,39 @@ impl LinuxMachine {
         }
     }
 
+    /// Connects to the memory server that is the store. Returns the connection by which that lives.
+    pub fn connect(&mut self, config: &RemoteConfig) -> Result<Fd, Setup> {
+        let remote = self.remote.insert(Remote::connect(config)?);
+        Ok(remote.anchor())
+    }
+
+    /// In a forked child, of its parent's machine: what it needs to read what that has stored on a memory server.
+    pub fn bequeath(&mut self) -> Option<Bequest> {
+        self.remote.as_mut().map(Remote::bequeath)
+    }
+
+    /// Takes over what a parent's machine has bequeathed; its store, and those of its ancestors, have the numbers from 1 on.
+    pub fn inherit(&mut self, bequest: Bequest) {
+        if let Some(remote) = &mut self.remote {
+            remote.inherit(bequest);
+        }
+    }
+
+    /// Whether the memory server was lost, and how: nothing that was asked of it ends any more.
+    pub fn lost(&self) -> Option<Lost> {
+        self.remote.as_ref().and_then(Remote::lost)
+    }
+
+    /// Whether a page from the memory server was not what was written there.
+    pub fn forged(&self) -> bool {
+        self.remote.as_ref().is_some_and(Remote::forged)
+    }
+
+    /// Whether the memory server has said that it is about to end.
+    pub fn ending(&self) -> bool {
+        self.remote.as_ref().is_some_and(Remote::ending)
+    }
+
     /// How the userfaultfd was obtained.
     pub fn access(&self) -> Access {
         self.inbox.uffd.access
@@ -163,9 +201,11 @@ impl LinuxMachine {
     }
 
     /// The descriptors that this machine needs kept when all others are closed: its own, not the stores.
-    pub fn descriptors(&self) -> [Fd; 5] {
+    pub fn descriptors(&self) -> [Fd; 8] {
         let memory = self.memory.unwrap_or(Fd::NONE);
-        [self.inbox.uffd.fd, self.pagemap.descriptor(), self.io.descriptor(), self.helper.bell, memory]
+        let [demand, ahead, write] = self.remote.as_ref().map_or([Fd::NONE; 3], Remote::descriptors);
+        let [inbox, pagemap] = [self.inbox.uffd.fd, self.pagemap.descriptor()];
+        [inbox, pagemap, self.io.descriptor(), self.helper.bell, memory, demand, ahead, write]
     }
 
     /// Gives the calling thread these rights, and with it all that work for it, which end; others are made when they are
@@ -200,6 +240,12 @@ impl LinuxMachine {
                 self.helper.take()
             }
             UNWATCHED => None,
+            LANE => {
+                if let Some(remote) = &mut self.remote {
+                    remote.happened(tag, completion.result);
+                }
+                None
+            }
             PUNCHED => {
                 if let Some(punch) = self.punches.get_mut(tag as usize) {
                     *punch = (0, 0);
@@ -426,6 +472,9 @@ impl Machine for LinuxMachine {
         let Some(address) = self.staging.address(frame, pages) else {
             return self.end(tag, Errno::FAULT.negative());
         };
+        if let Some(remote) = &mut self.remote {
+            return remote.read(tag, store, slot, address, pages);
+        }
         let Some(bytes) = pages.checked_mul(PAGE_BYTES as u32) else {
             return self.end(tag, Errno::INVAL.negative());
         };
@@ -449,6 +498,9 @@ impl Machine for LinuxMachine {
             let address = staging.address(*frame, *pages).unwrap_or(0);
             *part = Part { address, bytes: *pages as usize * PAGE_BYTES };
         }
+        if let Some(remote) = &mut self.remote {
+            return remote.write(tag, slot, list);
+        }
         // SAFETY: the frames do not change until the event has been reported, and the list of this tag not before.
         if let Err(error) = unsafe { self.io.write(fd, list, slot.offset(), TRANSFER | tag as u64) } {
             self.end(tag, error.negative());
@@ -457,7 +509,7 @@ impl Machine for LinuxMachine {
 
     fn reserve(&mut self, slots: u32) -> Result<(), Errno> {
         // Only what is beyond the mark: space that was punched out comes back when it is written.
-        if slots <= self.reserved {
+        if slots <= self.reserved || self.remote.is_some() {
             return Ok(());
         }
         let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
@@ -468,6 +520,9 @@ impl Machine for LinuxMachine {
     }
 
     fn punch(&mut self, slot: Slot, pages: u32) {
+        if let Some(remote) = &mut self.remote {
+            return remote.forget(slot, pages);
+        }
         let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
         let bytes = pages as u64 * PAGE_BYTES as u64;
         let free = self.punches.iter_mut().enumerate().find(|(_, (_, count))| *count == 0);
@@ -487,7 +542,13 @@ impl Machine for LinuxMachine {
     /// May return without an event earlier than told: callers look again.
     fn poll(&mut self, wait: Wait, events: &mut Events) {
         self.watch();
-        let nothing = self.ended.is_empty() && !self.inbox.waiting();
+        let mut nothing = self.ended.is_empty() && !self.inbox.waiting();
+        let mut wait = wait;
+        if let Some(remote) = &mut self.remote {
+            let more = remote.advance(&mut self.io);
+            nothing &= !more && !remote.has_ended() && remote.lost().is_none();
+            wait = remote.patience(wait);
+        }
         // An error here (no memory) leaves everything queued for the next time.
         let _ = self.io.enter(if nothing { wait } else { Wait::No });
         while events.room() > 0 {
@@ -500,7 +561,20 @@ impl Machine for LinuxMachine {
                 events.push(Event::Io { tag, result });
             }
         }
+        if let Some(remote) = &mut self.remote {
+            remote.look_at_clock();
+            while events.room() > 0 {
+                let Some((tag, result)) = remote.pop_ended() else { break };
+                events.push(Event::Io { tag, result });
+            }
+        }
         self.inbox.deliver(events);
+    }
+
+    fn waited_for(&mut self, on: bool) {
+        if let Some(remote) = &mut self.remote {
+            remote.set_waited_for(on);
+        }
     }
 
     fn now_us(&mut self) -> u64 {

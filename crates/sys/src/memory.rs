@@ -242,6 +242,11 @@ impl<T: Zeroable> MapSlice<T> {
         // SAFETY: as above, and `&mut self` makes the access exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
+    /// Asks for large pages under it.
+    pub fn prefer_large(&self) {
+        // SAFETY: large pages change no content.
+        let _ = unsafe { advise(self.start.as_ptr().expose_provenance(), self.len * size_of::<T>(), Advice::HugePage) };
+    }
     /// Address of the first value.
     pub fn as_ptr(&self) -> *mut T {
         self.start.as_ptr()

@@ -5,7 +5,7 @@ use crate::file::{self, Fd, Part};
 use crate::futex::TimeSpec;
 use crate::memory::{self, Advice, Protection};
 use crate::syscall::{call2, call6, number};
-use crate::{Errno, Wait};
+use crate::{Errno, Wait, tcp};
 use core::sync::atomic::{AtomicU32, Ordering};
 use linux_raw_sys::io_uring as raw;
 use ream_page::PAGE_BYTES;
@@ -225,6 +225,18 @@ impl Ring {
                 ..base
             },
         })
+    }
+
+    /// Starts sending, or receiving all of, what a message header describes.
+    ///
+    /// # Safety
+    /// The header, its parts and their memory are good for that until the completion has been seen.
+    pub unsafe fn message(&mut self, fd: Fd, header: usize, sends: bool, data: u64) -> Result<(), Errno> {
+        let operations = [raw::io_uring_op::IORING_OP_RECVMSG as u8, raw::io_uring_op::IORING_OP_SENDMSG as u8];
+        let operation = operations[sends as usize];
+        let operation_flags = (tcp::MSG_NOSIGNAL | tcp::MSG_WAITALL) as u32;
+        let address = header as u64;
+        self.push(Entry { operation, fd: fd.0, address, len: 1, operation_flags, user_data: data, ..Entry::default() })
     }
 
     /// Starts giving the space of a range of the file back.

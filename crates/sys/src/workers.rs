@@ -8,7 +8,7 @@ use crate::memory::{MapSlice, Zeroable};
 use crate::queue::Queue;
 use crate::ring::Completion;
 use crate::thread::{self, Files, Thread};
-use crate::{Errno, Wait, process};
+use crate::{Errno, Wait, process, tcp};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Most threads. More do not make a device faster that takes 16 requests at once.
@@ -20,6 +20,8 @@ const STACK_BYTES: usize = 32 << 10;
 const READ: u32 = 1;
 const WRITE: u32 = 2;
 const PUNCH: u32 = 3;
+const SEND: u32 = 4;
+const RECEIVE: u32 = 5;
 
 #[derive(Clone, Copy)]
 struct Job {
@@ -143,6 +145,13 @@ impl Workers {
         self.hand_out(Job { kind: WRITE, fd, address, count: parts.len() as u64, offset, data })
     }
 
+    /// # Safety
+    /// As [`Ring::message`](crate::ring::Ring::message).
+    pub(crate) unsafe fn message(&mut self, fd: Fd, header: usize, sends: bool, data: u64) -> Result<(), Errno> {
+        let kind = if sends { SEND } else { RECEIVE };
+        self.hand_out(Job { kind, fd, address: header, count: 0, offset: 0, data })
+    }
+
     pub(crate) fn punch(&mut self, fd: Fd, offset: u64, bytes: u64, data: u64) -> Result<(), Errno> {
         self.hand_out(Job { kind: PUNCH, fd, address: 0, count: bytes, offset, data })
     }
@@ -219,6 +228,8 @@ fn run_one(shared: &Shared) -> bool {
                 let parts: *const Part = core::ptr::with_exposed_provenance(job.address);
                 file::write_parts(job.fd, core::slice::from_raw_parts(parts, job.count as usize), job.offset)
             }
+            SEND => tcp::transfer(job.fd, job.address, tcp::MSG_NOSIGNAL, true),
+            RECEIVE => tcp::transfer(job.fd, job.address, tcp::MSG_WAITALL, false),
             _ => file::punch(job.fd, job.offset, job.count).map(|_| 0),
         }
     };

@@ -131,9 +131,15 @@ fn refusals_name_where_what_and_why() {
         ("store", "", "--store: no directory given".into()),
         (
             "store",
-            "tcp://node:7400",
-            "--store: \"tcp://node:7400\": this version stores in directories only; name a directory on a local disk"
-                .into(),
+            "rdma://node:7400",
+            "--store: \"rdma://node:7400\": neither a directory on a local disk nor tcp://HOST:PORT".into(),
+        ),
+        ("store", "tcp://node", "--store: \"tcp://node\": not tcp://HOST:PORT".into()),
+        ("store", "tcp://node:0", "--store: \"tcp://node:0\": not tcp://HOST:PORT".into()),
+        (
+            "store",
+            "tcp://a:1,tcp://b:1",
+            "--store: \"tcp://a:1,tcp://b:1\": this version pages to one memory server; name one".into(),
         ),
     ] {
         assert_eq!(settle(&[(flag, Some(value))], &[], "").unwrap_err(), text);

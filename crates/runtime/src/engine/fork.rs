@@ -351,8 +351,10 @@ fn child_main(_: *mut ()) -> ! {
             _ => "",
         };
         tell(format_args!(
-            "this forked process cannot go on: {} failed (errno {}{why}); see 'ream doctor'",
-            failure.what, failure.errno.0
+            "this forked process cannot go on: {} failed (errno {}{}{why}); see 'ream doctor'",
+            failure.what,
+            failure.errno.0,
+            super::remote::name()
         ));
         READY.store(2, SeqCst);
         futex::wake(&READY, u32::MAX, Scope::Private);

@@ -13,6 +13,7 @@ mod mailbox;
 mod message;
 mod minute;
 mod pager;
+mod remote;
 mod setup;
 mod watch;
 mod wires;

@@ -6,7 +6,7 @@ use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
 use super::setup::{machine, slots};
-use super::{ENGINE, Phase, follow, fork, wishes};
+use super::{ENGINE, Phase, follow, fork, remote, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
@@ -73,8 +73,10 @@ pub(super) fn watch_and_run() -> ! {
 
 fn complain(failure: &Failure) {
     tell(format_args!(
-        "cannot page this program: {} failed (errno {}); see 'ream doctor'",
-        failure.what, failure.errno.0
+        "cannot page this program: {} failed (errno {}{}); see 'ream doctor'",
+        failure.what,
+        failure.errno.0,
+        remote::name()
     ));
 }
 
@@ -99,6 +101,11 @@ fn prepare() -> Result<(), Failure> {
     let place = memory::map(size_of::<Shard<LinuxMachine>>(), 4096, Protection::ReadWrite)
         .map_err(failed("mapping the pager's state"))?
         .cast::<Shard<LinuxMachine>>();
+    // Keys to pages are in it.
+    // SAFETY: what is left out of a core dump is no other.
+    let _ = unsafe {
+        memory::advise(place.as_ptr().expose_provenance(), size_of::<Shard<LinuxMachine>>(), Advice::DontDump)
+    };
     // SAFETY: fresh memory of sufficient size and alignment; from here on it is used through this pointer by this
     // thread alone (and, in a forked child, by the child's).
     let shard = unsafe {
@@ -184,6 +191,7 @@ struct Pager {
 
 impl Pager {
     fn turn(&mut self) {
+        remote::look(self.shard.machine_mut());
         let more = self.shard.work();
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);
@@ -477,7 +485,8 @@ fn report(shard: &mut Shard<LinuxMachine>) {
 }
 
 /// Stops the program: its memory cannot be served any more.
-pub(super) fn stop(why: Fatal, shard: &Shard<LinuxMachine>) -> ! {
+pub(super) fn stop(why: Fatal, shard: &mut Shard<LinuxMachine>) -> ! {
+    remote::explain(why, shard);
     match why {
         Fatal::Read(errno) => tell(format_args!(
             "the store could not be read (errno {}): the program is stopped, since its memory cannot be had back",
@@ -508,6 +517,11 @@ pub(super) fn stop(why: Fatal, shard: &Shard<LinuxMachine>) -> ! {
             tell(format_args!("internal error: {what}; the program is stopped so that no wrong data are used"))
         }
     }
+    end()
+}
+
+/// Ends the process.
+pub(super) fn end() -> ! {
     process::end_process(STOPPED)
 }
 
@@ -515,7 +529,12 @@ pub(super) fn stop(why: Fatal, shard: &Shard<LinuxMachine>) -> ! {
 pub(super) fn engage_child(parent: StoreId, stores: &[(StoreId, Fd)], limit: u64) -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+    // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
+    let bequest = unsafe { &mut *SHARD.load(SeqCst) }.machine_mut().bequeath();
     let mut machine = machine(session, KEY.load(SeqCst))?;
+    if let Some(bequest) = bequest {
+        machine.inherit(bequest);
+    }
     for (store, fd) in stores {
         machine.add_store(*store, *fd);
     }

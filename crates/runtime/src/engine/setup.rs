@@ -3,6 +3,7 @@
 use super::ENGINE;
 use super::message::warn;
 use super::pager::{Failure, STORE, THREAD, failed};
+use super::remote;
 use crate::agent;
 use crate::lending::{self, LOANS};
 use core::sync::atomic::Ordering::SeqCst;
@@ -19,11 +20,7 @@ const SLOTS: u64 = (u32::MAX as u64) - 1024;
 
 /// The machine of this process: store, userfaultfd, ring.
 pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<LinuxMachine, Failure> {
-    let directory = session.config().store_directory;
-    let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
-    let store = file::create_store(directory).map(|store| store.fd);
-    let store = store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))?;
-    STORE.store(store.0 as u32, SeqCst);
+    let store = if session.config().remote.is_some() { Fd::NONE } else { store_file(session)? };
     THREAD.store(process::thread_id(), SeqCst);
     // What the session began with: a smaller budget may grow again.
     let frames = whole_pages(session.config().budget_bytes).next_multiple_of(512).min(1 << 30) as u32;
@@ -60,7 +57,14 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
                     // There the kernel's own accesses to absent pages fail, and system calls with them.
                     return Err(Failure { what: "obtaining a full userfaultfd", errno: Errno(1) });
                 }
-                Ok(machine) => {
+                Ok(mut machine) => {
+                    let anchor = match remote::config(session, slots(session), IO_LIMIT)? {
+                        None => store,
+                        Some(remote) => machine
+                            .connect(&remote)
+                            .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?,
+                    };
+                    STORE.store(anchor.0 as u32, SeqCst);
                     session.uses(match (lending::on(), machine.moves()) {
                         (true, _) => ream_stats::Engine::UserMode,
                         (false, true) => ream_stats::Engine::Move,
@@ -79,10 +83,20 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
     Err(first)
 }
 
+/// A store file of this process.
+fn store_file(session: &Session) -> Result<Fd, Failure> {
+    let directory = session.config().store_directory;
+    let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
+    let store = file::create_store(directory).map(|store| store.fd);
+    let store = store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))?;
+    STORE.store(store.0 as u32, SeqCst);
+    Ok(store)
+}
+
 /// Most slots of this process's store: the session's limit, else what the file system can spare.
 pub(super) fn slots(session: &Session) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
-    if bytes == 0 {
+    if bytes == 0 && !session.config().remote.is_some() {
         if let Ok(system) = file::file_system(Fd(STORE.load(SeqCst) as i32)) {
             let spare = (system.bytes / 10).max(10 << 30);
             bytes = system.free.saturating_sub(spare);

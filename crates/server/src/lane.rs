@@ -1,0 +1,184 @@
+//! A lane, at the server: shows that both ends know the lease's secret, then answers requests in their order.
+
+use crate::leases::{Attached, Holding, Leases};
+use crate::listen::{Refused, Stranger};
+use crate::stream::{GREETING, Incoming, MESSAGE};
+use ream_wire::hello::{ANSWER, Answer, HELLO, Hello, NEW_STORE, Purpose, directions};
+use ream_wire::message::{ENDING, HEADER, Kind, Malformed, Reply, Request, Status};
+use ream_wire::seal::Direction;
+use ream_wire::{PAGE, SEAL};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Pages that are copied while others wait for the segment, and sent at once.
+const PORTION: u32 = 64;
+
+/// What a lane works for.
+enum Share {
+    /// A store.
+    Pages(Attached),
+    /// Nothing: the lease lives as long as it does.
+    Lease(#[allow(dead_code, reason = "held")] Holding),
+}
+
+struct Lane {
+    incoming: Incoming,
+    from: Direction,
+    to: Direction,
+    share: Share,
+    leases: Arc<Leases>,
+    out: Vec<u8>,
+}
+
+/// Serves a lane until its client goes away.
+pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stranger) -> Result<(), Refused> {
+    let deadline = Instant::now() + GREETING;
+    let bytes: [u8; HELLO] = incoming.array(deadline).map_err(Refused::greeting)?;
+    let hello = Hello::parse(&bytes).ok_or(Refused::Stranger("no hello".to_owned()))?;
+    let secret = leases.secret(hello.lease).filter(|secret| Hello::genuine(&bytes, secret));
+    let secret = secret.ok_or(Refused::Stranger("a lane without its lease's secret".to_owned()))?;
+    // Nothing changes before the client has shown that it knows the secret now; only then is a new store made, but its
+    // number has to be told before: so the share comes first, and goes with the connection.
+    let holding = leases.hold(hello.lease).ok_or(Refused::Stranger("the lease has ended".to_owned()))?;
+    let share = match hello.purpose {
+        Purpose::Hold => Share::Lease(holding),
+        purpose if hello.store == NEW_STORE && purpose != Purpose::Write => {
+            return Err(Refused::Stranger("a lane without a store".to_owned()));
+        }
+        _ => Share::Pages(holding.attach(hello.store).ok_or(Refused::Stranger("no such store".to_owned()))?),
+    };
+    let store = match &share {
+        Share::Pages(attached) => attached.store.id,
+        Share::Lease(_) => NEW_STORE,
+    };
+    let answer = Answer { store, random: crate::listen::random().map_err(Refused::Io)? };
+    let message: [u8; ANSWER] = answer.to_bytes(&hello, &secret);
+    incoming.send(&message).map_err(Refused::greeting)?;
+    let (from, to) =
+        directions(&hello, &answer, &secret).ok_or(Refused::Io(io::Error::other("no keys could be derived")))?;
+    let mut lane = Lane { incoming, from, to, share, leases: leases.clone(), out: Vec::new() };
+    let first = lane.request(deadline).map_err(|refused| match refused {
+        Refused::Forged(_) => Refused::Stranger("a lane's first message is not genuine".to_owned()),
+        Refused::Late => Refused::Stranger("a lane without a first message".to_owned()),
+        other => other,
+    })?;
+    if first.0.kind != Kind::Ping {
+        return Err(Refused::Stranger("a lane's first message is no ping".to_owned()));
+    }
+    drop(stranger);
+    lane.serve(&first.0, &first.1)?;
+    while lane.incoming.message().map_err(Refused::Io)? {
+        let (request, seals) = lane.request(Instant::now() + MESSAGE)?;
+        lane.serve(&request, &seals)?;
+    }
+    Ok(())
+}
+
+impl Lane {
+    /// The next request, genuine and in order, with the seals of its pages.
+    fn request(&mut self, deadline: Instant) -> Result<(Request, Vec<[u8; SEAL]>), Refused> {
+        let forged = |what: Malformed| Refused::Forged(format!("{what:?}"));
+        let header: [u8; HEADER] = self.incoming.array(deadline).map_err(Refused::message)?;
+        let request = Request::parse(&header).map_err(forged)?;
+        if request.number != self.from.next() {
+            return Err(forged(Malformed::Order));
+        }
+        let count = request.body() as usize;
+        let bytes = self.incoming.take((count + 1) * SEAL, deadline).map_err(Refused::message)?;
+        let (seals, tag) = bytes.split_at(count * SEAL);
+        let tag: [u8; SEAL] = tag.try_into().map_err(|_| forged(Malformed::Length))?;
+        if count == 0 {
+            self.from.verify(&header, &tag).map_err(forged)?;
+            return Ok((request, Vec::new()));
+        }
+        let message = [&header[..], seals].concat();
+        let seals = seals.chunks_exact(SEAL).filter_map(|seal| seal.try_into().ok()).collect();
+        self.from.verify(&message, &tag).map_err(forged)?;
+        Ok((request, seals))
+    }
+
+    /// Does what a request asks for, and replies.
+    fn serve(&mut self, request: &Request, seals: &[[u8; SEAL]]) -> Result<(), Refused> {
+        self.out.clear();
+        let counters = &self.leases.counters;
+        let Share::Pages(attached) = &self.share else {
+            let fine = request.kind == Kind::Ping;
+            return self.reply(request, if fine { Status::Done } else { Status::Foreign });
+        };
+        let status = match request.kind {
+            Kind::Ping => Status::Done,
+            Kind::Free => attached.forget(request.store, request.slot, request.pages),
+            Kind::Write => {
+                counters.writes.add(1);
+                let status = attached.admit(request.store, request.slot, request.pages);
+                let deadline = Instant::now() + MESSAGE;
+                let mut slot = request.slot;
+                for seals in seals.chunks(PORTION as usize) {
+                    let bytes = self.incoming.take(seals.len() * PAGE, deadline).map_err(Refused::message)?;
+                    if status == Status::Done {
+                        attached.write(slot, bytes, seals);
+                        counters.pages_in.add(seals.len() as u64);
+                    }
+                    slot += seals.len() as u32;
+                }
+                status
+            }
+            Kind::Read => {
+                counters.reads.add(1);
+                self.out.resize(HEADER, 0);
+                match attached.seals(request.store, request.slot, request.pages, &mut self.out) {
+                    Ok(store) => return self.pages(request, &store),
+                    Err(status) => {
+                        // The client expects pages: what it hears is that, and the end.
+                        self.out.clear();
+                        counters.refused.add(1);
+                        self.reply(request, status)?;
+                        return Err(Refused::Forged("it reads what is not its own".to_owned()));
+                    }
+                }
+            }
+        };
+        match status {
+            Status::Full => counters.full.add(1),
+            Status::Quota => counters.quota.add(1),
+            Status::Foreign => counters.refused.add(1),
+            Status::Done => {}
+        }
+        self.reply(request, status)
+    }
+
+    fn header(&self, request: &Request, status: Status) -> [u8; HEADER] {
+        let ending = self.leases.counters.ending.load(Ordering::Relaxed);
+        Reply { request: *request, status, notices: if ending { ENDING } else { 0 } }.to_bytes()
+    }
+
+    fn reply(&mut self, request: &Request, status: Status) -> Result<(), Refused> {
+        let header = self.header(request, status);
+        let tag = self.to.sign(&header);
+        self.out.extend_from_slice(&header);
+        self.out.extend_from_slice(&tag);
+        self.incoming.send(&self.out).map_err(Refused::message)
+    }
+
+    /// Replies with pages, whose seals are in `out` already, behind room for the header.
+    fn pages(&mut self, request: &Request, store: &crate::leases::Store) -> Result<(), Refused> {
+        let header = self.header(request, Status::Done);
+        if let Some(place) = self.out.get_mut(..HEADER) {
+            place.copy_from_slice(&header);
+        }
+        let tag = self.to.sign(&self.out);
+        self.out.extend_from_slice(&tag);
+        let (mut slot, end) = (request.slot, request.slot + request.pages as u32);
+        while slot < end {
+            let count = PORTION.min(end - slot);
+            store.pages(slot, count, &mut self.out);
+            self.incoming.send(&self.out).map_err(Refused::message)?;
+            self.out.clear();
+            slot += count;
+        }
+        self.leases.counters.pages_out.add(request.pages as u64);
+        Ok(())
+    }
+}

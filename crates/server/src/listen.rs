@@ -1,0 +1,353 @@
+//! The server itself: accepts connections, learns what each is for and whose, and ends in good order.
+
+use crate::control::{Control, DONE, ENDING, LEASE, STATUS};
+use crate::keys::{Client, Pair, Public};
+use crate::leases::{Hex, Leases, Owner, lock};
+use crate::memory::Account;
+use crate::stream::{GREETING, Incoming, MESSAGE};
+use crate::{lane, log, metrics, stream};
+use ream_wire::hello::{Connection, PREAMBLE};
+use socket2::SockRef;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Connections at a time; of those, ones that have not shown who they are; and of these, ones from one address.
+const MOST: usize = 8192;
+const MOST_STRANGERS: usize = 1024;
+const MOST_OF_ONE: usize = 256;
+/// A connection's thread needs no more stack.
+const STACK: usize = 128 << 10;
+
+/// What a server is made of.
+pub struct Config {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where it shows its figures, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// Memory that clients may have together, in bytes.
+    pub memory: u64,
+    /// Most of it for one client, in bytes.
+    pub quota: u64,
+    /// Whether to ask the kernel for large pages.
+    pub large: bool,
+    /// Who it is, and whom it serves; `None`: anybody, without security.
+    pub identity: Option<(Pair, Vec<Client>)>,
+    /// How long clients have to go away once the server is told to end.
+    pub drain: Duration,
+}
+
+/// Why a connection is ended by the server.
+pub(crate) enum Refused {
+    /// It has not shown who it is.
+    Stranger(String),
+    /// A message was not what its client can have sent.
+    Forged(String),
+    /// A message was not whole in time.
+    Late,
+    /// The connection failed.
+    Io(io::Error),
+}
+
+impl Refused {
+    /// What an error means before anybody is known.
+    pub(crate) fn greeting(error: io::Error) -> Refused {
+        Refused::Stranger(error.to_string())
+    }
+    /// What an error means within a message.
+    pub(crate) fn message(error: io::Error) -> Refused {
+        match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Refused::Late,
+            _ => Refused::Io(error),
+        }
+    }
+}
+
+/// Random bytes.
+pub(crate) fn random() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    ream_sys::process::random(&mut bytes).map_err(|error| io::Error::from_raw_os_error(error.0.into()))?;
+    Ok(bytes)
+}
+
+/// A memory server that listens.
+pub struct Server {
+    listener: TcpListener,
+    metrics: Option<TcpListener>,
+    state: Arc<State>,
+    drain: Duration,
+}
+
+struct State {
+    leases: Arc<Leases>,
+    pair: Option<Pair>,
+    owners: HashMap<Public, Arc<Owner>>,
+    /// All clients of a server without security.
+    anybody: Option<Arc<Owner>>,
+    strangers: AtomicUsize,
+    /// The same by address.
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One of those who have not shown who they are, as long as it lives.
+pub(crate) struct Stranger<'a> {
+    state: &'a State,
+    address: IpAddr,
+    _place: Place<'a>,
+}
+
+impl State {
+    fn stranger(&self, address: IpAddr) -> Option<Stranger<'_>> {
+        let place = Place::take(&self.strangers, MOST_STRANGERS)?;
+        let mut addresses = lock(&self.addresses);
+        let count = addresses.entry(address).or_insert(0);
+        if *count >= MOST_OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Stranger { state: self, address, _place: place })
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        let mut addresses = lock(&self.state.addresses);
+        let left = addresses.get_mut(&self.address).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            addresses.remove(&self.address);
+        }
+    }
+}
+
+/// One of a limited number, as long as it lives.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(count: &'a AtomicUsize, most: usize) -> Option<Place<'a>> {
+        let fits = |count: usize| (count < most).then_some(count + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok().map(|_| Place(count))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Binds its addresses.
+    ///
+    /// # Errors
+    /// The address that cannot be had, and why.
+    pub fn bind(config: Config) -> Result<Server, (SocketAddr, io::Error)> {
+        let bind = |address: SocketAddr| TcpListener::bind(address).map_err(|error| (address, error));
+        let listener = bind(config.listen)?;
+        let metrics = config.metrics.map(bind).transpose()?;
+        let leases = Arc::new(Leases::new(config.memory, config.large));
+        let owner = |name: &str, quota: u64| {
+            Arc::new(Owner { name: name.to_owned(), account: Account::new(quota.min(config.memory)) })
+        };
+        let (pair, clients) = match config.identity {
+            Some((pair, clients)) => (Some(pair), clients),
+            None => (None, Vec::new()),
+        };
+        let owners = clients
+            .iter()
+            .map(|client| (client.public, owner(&client.name, client.quota.unwrap_or(config.quota))))
+            .collect();
+        let anybody = pair.is_none().then(|| owner("anybody", config.quota));
+        let state =
+            State { leases, pair, owners, anybody, strangers: AtomicUsize::new(0), addresses: Mutex::default() };
+        Ok(Server { listener, metrics, state: Arc::new(state), drain: config.drain })
+    }
+
+    /// Where it listens, and where it shows its figures.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn addresses(&self) -> io::Result<(SocketAddr, Option<SocketAddr>)> {
+        Ok((self.listener.local_addr()?, self.metrics.as_ref().map(TcpListener::local_addr).transpose()?))
+    }
+
+    /// Serves until `told` returns, which it does when the server is to end; then until the last client has gone, or
+    /// the time for that is over, or `told` returns again.
+    ///
+    /// # Errors
+    /// A thread cannot be had.
+    pub fn run(self, told: impl Fn() + Send + 'static) -> io::Result<()> {
+        let Server { listener, metrics, state, drain } = self;
+        let address = listener.local_addr()?;
+        let limit = state.leases.memory.limit();
+        log::event(
+            "info",
+            "listening",
+            &[("address", &address), ("memory", &limit), ("secure", &state.pair.is_some())],
+        );
+        if let Some(metrics) = metrics {
+            let leases = state.leases.clone();
+            std::thread::Builder::new().stack_size(STACK).spawn(move || metrics::serve(metrics, leases))?;
+        }
+        let (sender, twice) = std::sync::mpsc::channel();
+        let closing = listener.try_clone()?;
+        let ending = state.clone();
+        std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            told();
+            ending.leases.counters.ending.store(true, Ordering::SeqCst);
+            // Accepting ends with an error.
+            let _ = SockRef::from(&closing).shutdown(Shutdown::Both);
+            told();
+            let _ = sender.send(());
+        })?;
+        let counters = &state.leases.counters;
+        while !counters.ending.load(Ordering::SeqCst) {
+            match listener.accept() {
+                Ok((stream, peer)) => state.welcome(stream, peer)?,
+                Err(_) if counters.ending.load(Ordering::SeqCst) => break,
+                Err(error) => {
+                    log::stranger("accept", &[("error", &error)]);
+                    // Most probably too many open files; they become fewer.
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+        drop(listener);
+        let deadline = Instant::now() + drain;
+        log::event("info", "ending", &[("leases", &state.leases.count()), ("seconds", &drain.as_secs())]);
+        while state.leases.count() > 0 && Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
+            if twice.recv_timeout(left).is_ok() {
+                break;
+            }
+        }
+        log::event("info", "ended", &[("leases", &state.leases.count())]);
+        Ok(())
+    }
+}
+
+impl State {
+    /// A thread for a new connection, or its end.
+    fn welcome(self: &Arc<State>, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        self.leases.counters.connections.add(1);
+        let state = self.clone();
+        let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            let counters = &state.leases.counters;
+            let open = Place::take(&counters.open, MOST);
+            let stranger = state.stranger(peer.ip());
+            let (Some(_open), Some(stranger)) = (open, stranger) else {
+                counters.crowded.add(1);
+                log::stranger("crowded", &[("peer", &peer)]);
+                return;
+            };
+            match state.serve(stream, peer, stranger) {
+                Ok(()) => {}
+                Err(Refused::Stranger(why)) => {
+                    counters.strangers.add(1);
+                    log::stranger("stranger", &[("peer", &peer), ("why", &why)]);
+                }
+                Err(Refused::Forged(why)) => {
+                    counters.forged.add(1);
+                    log::stranger("forged", &[("peer", &peer), ("why", &why)]);
+                }
+                Err(Refused::Late) => {
+                    counters.late.add(1);
+                    log::stranger("late", &[("peer", &peer)]);
+                }
+                Err(Refused::Io(error)) => log::stranger("lost", &[("peer", &peer), ("error", &error)]),
+            }
+        });
+        if served.is_err() {
+            // No thread is to be had: the connection is closed, and those that have one go on.
+            self.leases.counters.crowded.add(1);
+        }
+        Ok(())
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, stranger: Stranger) -> Result<(), Refused> {
+        stream::prepare(&stream).map_err(Refused::greeting)?;
+        let mut incoming = Incoming::new(stream);
+        let deadline = Instant::now() + GREETING;
+        let preamble: [u8; PREAMBLE] = incoming.array(deadline).map_err(Refused::greeting)?;
+        let connection = Connection::parse(&preamble).map_err(|version| {
+            Refused::Stranger(match version {
+                Some(version) => format!("version {version}"),
+                None => "another protocol".to_owned(),
+            })
+        })?;
+        match (connection, &self.pair, &self.anybody) {
+            (Connection::Lane, ..) => lane::serve(incoming, &self.leases, stranger),
+            (Connection::Control, Some(pair), _) => {
+                let known = |public: Public| self.owners.get(&public).cloned();
+                let (control, owner) = Control::answer(incoming, pair, known, deadline).map_err(Refused::greeting)?;
+                self.control(control, &owner, peer, stranger)
+            }
+            (Connection::Plain, None, Some(owner)) => self.control(Control::plain(incoming), owner, peer, stranger),
+            (Connection::Plain, ..) => Err(Refused::Stranger("it wants no security".to_owned())),
+            (Connection::Control, ..) => Err(Refused::Stranger("it wants security, and there is none".to_owned())),
+        }
+    }
+
+    /// A control connection: one request after the other. A lease given on it lives at least as long as it does.
+    fn control(
+        &self,
+        mut control: Control,
+        owner: &Arc<Owner>,
+        peer: SocketAddr,
+        stranger: Stranger,
+    ) -> Result<(), Refused> {
+        let mut known = Some(stranger);
+        let mut held = None;
+        // The first request shows that this is no replay: within the time that strangers have.
+        let mut deadline = Instant::now() + GREETING;
+        loop {
+            if known.is_none() {
+                if !control.incoming.message().map_err(Refused::Io)? {
+                    return Ok(());
+                }
+                deadline = Instant::now() + MESSAGE;
+            }
+            let request = match control.receive(deadline) {
+                Ok(request) => request,
+                Err(error) if known.is_some() => return Err(Refused::greeting(error)),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Err(Refused::Forged(error.to_string()));
+                }
+                Err(error) => return Err(Refused::message(error)),
+            };
+            known = None;
+            let ending = self.leases.counters.ending.load(Ordering::SeqCst);
+            let answer = match request.as_slice() {
+                [LEASE] if ending => vec![ENDING],
+                [LEASE] if held.is_none() => {
+                    let secret = random().map_err(Refused::Io)?;
+                    let [a, b, c, d, e, f, g, h, ..] = random().map_err(Refused::Io)?;
+                    let id = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                    let holding = self.leases.make(id, secret, owner.clone());
+                    let holding =
+                        holding.ok_or_else(|| Refused::Io(io::Error::other("a lease's number came twice")))?;
+                    held = Some(holding);
+                    self.leases.counters.leases.add(1);
+                    log::event("info", "lease", &[("lease", &Hex(id)), ("client", &owner.name), ("peer", &peer)]);
+                    let limit = owner.account.limit();
+                    [&[DONE][..], &id.to_le_bytes(), &secret, &limit.to_le_bytes()].concat()
+                }
+                [STATUS] => {
+                    let own = format!(
+                        "ream_client_used_bytes {}\nream_client_quota_bytes {}\n",
+                        owner.account.used(),
+                        owner.account.limit()
+                    );
+                    [&[DONE][..], metrics::text(&self.leases).as_bytes(), own.as_bytes()].concat()
+                }
+                _ => return Err(Refused::Forged("no such request".to_owned())),
+            };
+            control.send(&answer).map_err(Refused::message)?;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Figures of a server: counted where things happen, shown as text that Prometheus reads, to whoever asks on the address
+//! given for that, and to clients on their control connection.
+
+use crate::leases::Leases;
+use crate::log;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that only grows.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What happened since the server began.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) connections: Counter,
+    /// Connections that ended before they had shown who they are, or that are none of ours.
+    pub(crate) strangers: Counter,
+    /// Connections ended since a message was not genuine, or out of order.
+    pub(crate) forged: Counter,
+    /// Connections turned away since there are too many.
+    pub(crate) crowded: Counter,
+    /// Connections ended since a message was not whole in time.
+    pub(crate) late: Counter,
+    pub(crate) leases: Counter,
+    pub(crate) reads: Counter,
+    pub(crate) writes: Counter,
+    pub(crate) pages_out: Counter,
+    pub(crate) pages_in: Counter,
+    pub(crate) full: Counter,
+    pub(crate) quota: Counter,
+    pub(crate) refused: Counter,
+    /// Connections at the moment, and whether the server is about to end.
+    pub(crate) open: std::sync::atomic::AtomicUsize,
+    pub(crate) ending: std::sync::atomic::AtomicBool,
+}
+
+/// All figures.
+pub(crate) fn text(leases: &Leases) -> String {
+    let counters = &leases.counters;
+    let mut text = String::new();
+    let mut line = |name: &str, kind: &str, what: &str, value: u64| {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "# HELP ream_server_{name} {what}\n# TYPE ream_server_{name} {kind}\nream_server_{name} {value}"
+        );
+    };
+    line("memory_bytes", "gauge", "Memory that clients may have together.", leases.memory.limit());
+    line("used_bytes", "gauge", "Memory that clients have.", leases.memory.used());
+    line("leases", "gauge", "Sessions that have a lease.", leases.count() as u64);
+    line("connections", "gauge", "Connections open.", counters.open.load(Ordering::Relaxed) as u64);
+    line("ending", "gauge", "1 when the server is about to end.", counters.ending.load(Ordering::Relaxed).into());
+    line("connections_total", "counter", "Connections accepted.", counters.connections.get());
+    line("leases_total", "counter", "Leases given.", counters.leases.get());
+    line("read_requests_total", "counter", "Requests for pages.", counters.reads.get());
+    line("write_requests_total", "counter", "Requests to keep pages.", counters.writes.get());
+    line("pages_sent_total", "counter", "Pages sent to clients.", counters.pages_out.get());
+    line("pages_received_total", "counter", "Pages received from clients.", counters.pages_in.get());
+    line("strangers_total", "counter", "Connections that did not show who they are.", counters.strangers.get());
+    line("forged_total", "counter", "Connections ended for a message that was not genuine.", counters.forged.get());
+    line("crowded_total", "counter", "Connections turned away, being too many.", counters.crowded.get());
+    line("late_total", "counter", "Connections ended for a message that was not whole in time.", counters.late.get());
+    line("full_total", "counter", "Pages refused, memory being full.", counters.full.get());
+    line("quota_total", "counter", "Pages refused, a client having all that it may.", counters.quota.get());
+    line("refused_total", "counter", "Requests for what is not there or another's.", counters.refused.get());
+    text
+}
+
+/// Answers whoever asks, one after the other, for ever.
+pub(crate) fn serve(listener: TcpListener, leases: Arc<Leases>) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else {
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        let patience = Some(Duration::from_secs(2));
+        if stream.set_read_timeout(patience).is_err() || stream.set_write_timeout(patience).is_err() {
+            continue;
+        }
+        // One read: whoever asks in drips is not answered.
+        let mut request = [0; 4096];
+        let Ok(got) = stream.read(&mut request) else { continue };
+        let known = request.get(..got).is_some_and(|bytes| bytes.starts_with(b"GET /metrics"));
+        let (status, body) = if known { ("200 OK", text(&leases)) } else { ("404 Not Found", String::new()) };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        if let Err(error) = stream.write_all((head + &body).as_bytes()) {
+            log::stranger("metrics", &[("error", &error)]);
+        }
+    }
+}
