@@ -7,12 +7,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::process::{Identity, Lifecycle, Process};
-use crate::{Config, Counters, Ledger, Phases, whole_pages};
+use crate::{Config, Counters, Ledger, Phases, Turns, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -76,6 +76,7 @@ pub struct Session {
     ledger: Ledger,
     ended: Counters,
     phases: Phases,
+    turns: Turns,
     table: [Process; PROCESSES],
 }
 
@@ -142,6 +143,10 @@ impl Session {
     /// What the program marked.
     pub fn phases(&self) -> &Phases {
         &self.phases
+    }
+    /// Whose turn it is to compute.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
     }
     /// Counters of the processes that have ended.
     pub fn ended(&self) -> &Counters {
