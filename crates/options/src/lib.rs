@@ -9,6 +9,7 @@ pub mod prefault;
 mod processors;
 mod size;
 mod table;
+mod turns;
 mod value;
 
 pub use commands::{COMMANDS, Command, command, takes_program};
@@ -17,4 +18,5 @@ pub use prefault::{LOCKS, PrefaultChoices, parse_prefault};
 pub use processors::{Processors, ProcessorsError};
 pub use size::{SizeError, parse_size, show_size};
 pub use table::{Kind, OPTIONS, Spec, find, options_of};
+pub use turns::{NEXT, RANKS, RanksError, parse_ranks};
 pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, parse_memory};

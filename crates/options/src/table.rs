@@ -67,8 +67,8 @@ pub struct Spec {
 /// Options of this command only.
 const SETUP: &[&str] = &["setup"];
 
-/// A switch of no command, from which the entries of the table differ.
-const PLAIN: Spec = Spec {
+/// A switch of no command, from which entries differ.
+pub(crate) const PLAIN: Spec = Spec {
     name: "",
     short: None,
     kind: Kind::Switch,
@@ -296,6 +296,9 @@ pub const OPTIONS: &[Spec] = &[
         in_file: true,
         ..PLAIN
     },
+    crate::turns::RANKS_AT_ONCE,
+    crate::turns::NEXT_RANK,
+    crate::turns::PATIENCE,
     Spec {
         name: "pager-cpus",
         kind: Kind::Processors,

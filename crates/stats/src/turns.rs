@@ -222,8 +222,7 @@ impl Turns {
     /// Whether those who sleep in their calls are to be woken now; true for one caller in a while.
     pub fn may_poke(&self, now_us: u64) -> bool {
         let last = self.poked_us.load(SeqCst);
-        now_us.saturating_sub(last) >= POKE_US
-            && self.poked_us.compare_exchange(last, now_us, SeqCst, SeqCst).is_ok()
+        now_us.saturating_sub(last) >= POKE_US && self.poked_us.compare_exchange(last, now_us, SeqCst, SeqCst).is_ok()
     }
 }
 
@@ -254,18 +253,16 @@ impl Session {
         let owner = me.and_then(|index| self.process(index)).map_or(AGENT, Process::generation);
         let lock = &self.turns().lock;
         let mut tries = 0u32;
-        loop {
-            let Err(holder) = lock.compare_exchange(0, owner, SeqCst, SeqCst) else { break };
+        while let Err(holder) = lock.compare_exchange(0, owner, SeqCst, SeqCst) {
             tries += 1;
             if tries % 256 != 0 {
                 core::hint::spin_loop();
                 continue;
             }
             pause();
-            if tries % 4096 == 0 && !self.lives(holder, &mut alive) {
-                if lock.compare_exchange(holder, owner, SeqCst, SeqCst).is_ok() {
-                    break;
-                }
+            let dead = tries % 4096 == 0 && !self.lives(holder, &mut alive);
+            if dead && lock.compare_exchange(holder, owner, SeqCst, SeqCst).is_ok() {
+                break;
             }
         }
         Decision { session: self, owner }
