@@ -113,7 +113,9 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
     let ledger = session.ledger();
     let mut used = statm.map_or(u64::MAX, anonymous);
     let wanted = ledger.starving() > 0;
-    if wanted && used.min(entry.held_pages()) > ledger.total_pages() / (u64::from(ledger.engaged()) + 1) {
+    // A rank whose turn it is not leaves others what it has.
+    let among = if entry.seat().aside() { 64 } else { u64::from(ledger.engaged()) + 1 };
+    if wanted && used.min(entry.held_pages()) > ledger.total_pages() / among {
         return None;
     }
     let (held, reserved) = (entry.held_pages(), ENGINE.reserved.load(SeqCst));
