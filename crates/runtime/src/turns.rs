@@ -148,8 +148,12 @@ struct Quiet {
     yes: AtomicU32,
 }
 
-static QUIET: Quiet =
-    Quiet { since_us: AtomicU64::new(0), busy_ns: AtomicU64::new(0), faults: AtomicU64::new(0), yes: AtomicU32::new(0) };
+static QUIET: Quiet = Quiet {
+    since_us: AtomicU64::new(0),
+    busy_ns: AtomicU64::new(0),
+    faults: AtomicU64::new(0),
+    yes: AtomicU32::new(0),
+};
 
 /// Over how long that is judged, in microseconds.
 const QUIET_US: u64 = 50_000;
@@ -160,7 +164,8 @@ impl Quiet {
         let since = self.since_us.load(SeqCst);
         if now.saturating_sub(since) >= QUIET_US {
             self.since_us.store(now, SeqCst);
-            let (busy, faults) = (process::process_time_ns(), session.process(me).map_or(0, |it| it.counters.faults.get()));
+            let (busy, faults) =
+                (process::process_time_ns(), session.process(me).map_or(0, |it| it.counters.faults.get()));
             let spent_us = busy.saturating_sub(self.busy_ns.swap(busy, SeqCst)) / 1000;
             let faulted = self.faults.swap(faults, SeqCst) != faults;
             let quiet = !faulted && spent_us < (now - since) / 10;
