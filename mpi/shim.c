@@ -399,6 +399,9 @@ static MPI_Comm world_of_all(void)
 #ifdef OPEN_MPI
 	static _Atomic(MPI_Comm) world;
 
+	/* Not the next one: the program may have taken a copy of its own, which is everybody's then. */
+	if (!world)
+		world = (MPI_Comm)dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
 	if (!world)
 		world = (MPI_Comm)real("ompi_mpi_comm_world");
 	return world;

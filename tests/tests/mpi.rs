@@ -113,7 +113,6 @@ impl Turns {
             format!("--memory={memory}"),
             format!("--ranks-at-once={at_once}"),
             format!("--store={}", store.display()),
-            format!("--summary={}", scratch.file("summary.json").display()),
         ];
         Turns { scratch, options }
     }
@@ -125,7 +124,12 @@ impl Turns {
 
     fn job(&self, mpi: Mpi, ranks: u32, program: &Path, arguments: &[&str]) -> Run {
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        mpi.job(ranks, Some(&options), program, arguments)
+        self.settle(mpi.job(ranks, Some(&options), program, arguments))
+    }
+
+    /// By the environment: `Run` waits for a summary of its own where it sees the flag.
+    fn settle(&self, run: Run) -> Run {
+        run.env("REAM_SUMMARY", self.scratch.file("summary.json"))
     }
 
     /// The summary, once somebody has written it.
@@ -323,7 +327,7 @@ fn killed_ranks_give_their_places_back() {
     for with_agent in [true, false] {
         each(|mpi| {
             let program = mpi.program("places.c");
-            let turns = Turns::new("64M", "1").with("--turn-patience=3600000").with("--summary=no");
+            let turns = Turns::new("64M", "1").with("--turn-patience=3600000");
             let script = format!(
                 "for name in a b c; do env -i PATH=\"$PATH\" LD_PRELOAD=\"$LD_PRELOAD\" REAM_SESSION=\"$REAM_SESSION\" \
                  REAM_TEST_RUN=\"$REAM_TEST_RUN\" {} {} $name & done; wait",
@@ -359,7 +363,7 @@ fn killed_ranks_give_their_places_back() {
 #[test]
 fn the_agent_is_killed() {
     each(|mpi| {
-        let turns = Turns::new("64M", "1").with("--summary=no");
+        let turns = Turns::new("64M", "1");
         let program = mpi.program("ends.c");
         let running = turns.job(mpi, 4, &program, &["calm", turns.directory()]).start();
         let (agent, ranks) = turns.processes(4);
@@ -398,7 +402,7 @@ fn launched_from_inside_and_unlike_ranks() {
         let turns = Turns::new("32M", "1");
         let mut run = Run::of(ream_binary()).arg("run").args(&turns.options).arg("--").arg(launcher);
         run = if mpi == Mpi::Open { run.arg("--oversubscribe") } else { run };
-        let outcome = mpi.settle(run.args([count, "3"]).arg(&program).args(["200000", "2"])).finish();
+        let outcome = turns.settle(mpi.settle(run.args([count, "3"]).arg(&program).args(["200000", "2"]))).finish();
         outcome.exited(0);
         let plain = mpi.job(3, None, &program, &["200000", "2"]).finish();
         assert_eq!(lines(&outcome), lines(&plain));
