@@ -1,5 +1,4 @@
-/*
- * Preloaded into the ranks of an MPI job: tells libream.so when a rank is in a call of MPI, and lets it sleep there
+/* Preloaded into the ranks of an MPI job: tells libream.so when a rank is in a call of MPI, and lets it sleep there
  * instead of spinning. Built once for each implementation, since their types differ.
  *
  * Calls are passed on as they are: a barrier stays the barrier that the implementation makes of it, so results are those

@@ -1,5 +1,4 @@
-/*
- * Ranks that end before their time. Arguments: how, directory. Each writes its number and "/proc/..." of its session into
+/* Ranks that end before their time. Arguments: how, directory. Each writes its number and "/proc/..." of its session into
  * DIRECTORY/RANK when it begins, and "done" behind it when it has come to its end.
  */
 #include <mpi.h>

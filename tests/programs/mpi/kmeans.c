@@ -1,5 +1,4 @@
-/*
- * k-means: each rank has points of its own, the centres are everybody's. Floating-point sums, reduced by the MPI library:
+/* k-means: each rank has points of its own, the centres are everybody's. Floating-point sums, reduced by the MPI library:
  * the digest is that of a plain run only if its order of additions is the same. Arguments: points a rank, iterations.
  */
 #include <mpi.h>

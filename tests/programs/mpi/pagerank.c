@@ -1,5 +1,4 @@
-/*
- * PageRank on a generated power-law graph, its edges divided among the ranks: each iteration every rank goes through its
+/* PageRank on a generated power-law graph, its edges divided among the ranks: each iteration every rank goes through its
  * edges, then the ranks exchange the sums of all vertices. Prints the sum, the largest value and a digest of all values.
  * Arguments: vertices, edges a rank, iterations.
  */

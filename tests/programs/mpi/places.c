@@ -1,5 +1,4 @@
-/*
- * A job of one rank that takes a place and keeps it. Arguments: directory, name. Writes DIRECTORY/NAME.pid with its number and
+/* A job of one rank that takes a place and keeps it. Arguments: directory, name. Writes DIRECTORY/NAME.pid with its number and
  * its session when it begins, NAME.in when it has a place, and computes until there is a NAME.go.
  */
 #include <mpi.h>

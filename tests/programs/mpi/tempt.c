@@ -1,5 +1,4 @@
-/*
- * Programs in which one rank keeps the processor while it needs something of another: with one rank at a time they hang
+/* Programs in which one rank keeps the processor while it needs something of another: with one rank at a time they hang
  * if it is not made to let the other one compute. The argument says which.
  */
 #include <mpi.h>

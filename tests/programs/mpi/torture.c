@@ -1,5 +1,4 @@
-/*
- * Ring and all-to-all with sizes and times drawn at random, the same in each run; point to point in many forms, collectives
+/* Ring and all-to-all with sizes and times drawn at random, the same in each run; point to point in many forms, collectives
  * over parts of the ranks, one-sided and file access. Each rank keeps memory that it goes through between the messages.
  * Prints a digest of all that was received. Arguments: rounds, MiB a rank, file.
  */
