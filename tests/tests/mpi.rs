@@ -214,6 +214,9 @@ fn same_as_plain(source: &str, arguments: &[&str], memory: &str) {
             let summary = turns.summary();
             assert_eq!(summary.number("processes"), 4, "{source}: one session");
             assert!(summary.number("bytes_out") > 0, "{source}: nothing was paged");
+            // The first places, and one for whoever was blocked while others waited.
+            assert!(at_once == "all" || summary.number("turns") > 4, "{source}: no turns");
+            assert_eq!(summary.number("ranks_let_in"), 0, "{source}");
             let (peak, budget) = (summary.number("peak_resident"), summary.number("budget"));
             assert!(peak <= budget + budget / 50 + OVERDRAFT, "{source}: {peak} of {budget}");
         }
