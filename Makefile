@@ -16,7 +16,12 @@ cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
-.PHONY: all build library command dlm wheel try check bench install uninstall fmt lint test blackbox scripts clean help
+# The libraries for programs of MPI, one for each implementation whose compiler is there, by its own name or as mpicc.
+mpicc_openmpi = $(or $(shell command -v mpicc.openmpi),$(shell mpicc -show 2>/dev/null | grep -q openmpi && command -v mpicc))
+mpicc_mpich = $(or $(shell command -v mpicc.mpich),$(shell mpicc -show 2>/dev/null | grep -q mpich && command -v mpicc))
+mpi_libraries = $(if $(mpicc_openmpi),$(release)/libream-mpi-openmpi.so) $(if $(mpicc_mpich),$(release)/libream-mpi-mpich.so)
+
+.PHONY: all build library command dlm mpi wheel try check bench install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -28,7 +33,7 @@ help:
 	@echo 'make wheel     build the Python package, with Ream inside'
 	@echo 'make fmt lint  format the code; check it with clippy, warnings denied'
 
-build: library command
+build: library command mpi
 
 # In a call of its own: cargo joins the features of all packages that it builds together, and the library must not get
 # those that need the standard library.
@@ -46,6 +51,16 @@ dlm:
 	$(CC) -O2 -g -fPIC -Wall -Wextra -Werror -Iinclude -c dlm/dlm.c -o $(release)/dlm.o
 	rm -f $(release)/libdlm.a
 	$(AR) rc $(release)/libdlm.a $(release)/dlm.o
+
+# Not linked with MPI: see mpi/shim.c.
+mpi: $(mpi_libraries)
+
+$(release)/libream-mpi-%.so: mpi/shim.c mpi/turns.h mpi/calls.txt mpi/generate.sh
+	mkdir -p $(release)/mpi-$*
+	mpi/generate.sh $(mpicc_$*) > $(release)/mpi-$*/calls.inc
+	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \
+		$(shell $(mpicc_$*) -show | tr ' ' '\n' | grep '^-I') mpi/shim.c -Wl,-soname,$(notdir $@) -ldl -pthread -o $@.new
+	mv $@.new $@
 
 # The Python package, with the library and the command inside.
 wheel:
@@ -103,6 +118,7 @@ install:
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 $(release)/libream_inside.so $(lib)/libream_inside.so
+	$(foreach file,$(wildcard $(release)/libream-mpi-*.so),$(INSTALL) -D -m 644 $(file) $(lib)/$(notdir $(file));)
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.1 $(share)/man/man1/ream.1
 	$(INSTALL) -D -m 644 crates/cli/golden/ream.bash $(share)/bash-completion/completions/ream
 	$(INSTALL) -D -m 644 crates/cli/golden/_ream $(share)/zsh/site-functions/_ream
@@ -126,7 +142,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc

@@ -13,14 +13,14 @@ _ream() {
         # The program begins after its options: from there on its own completions are used.
         case "$word" in
         --) ((index++)) ;;
-        --bloat | --clients | --drain | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --pager-cpus | --pages | --quota | --runs | --seconds | --server | --servers | --stdin | --store | --store-deadline | --store-limit | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        --bloat | --clients | --drain | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --pager-cpus | --pages | --quota | --ranks-at-once | --runs | --seconds | --server | --servers | --stdin | --store | --store-deadline | --store-limit | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
         = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
         esac
         declare -F _command_offset >/dev/null && _command_offset "$index"
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --pager-cpus --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --pager-cpus --help -h" words="" ;;
         doctor) options="--store -s --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;
@@ -50,6 +50,8 @@ _ream() {
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
         --pages) mapfile -t COMPREPLY < <(compgen -W "auto small 64k huge hugetlb 1g" -- "$current"); return ;;
         --bloat) COMPREPLY=(); return ;;
+        --ranks-at-once) COMPREPLY=(); return ;;
+        --next) mapfile -t COMPREPLY < <(compgen -W "vrss fifo lifo pending" -- "$current"); return ;;
         --pager-cpus) COMPREPLY=(); return ;;
         --hugetlb) COMPREPLY=(); return ;;
         --hugetlb-1g) COMPREPLY=(); return ;;

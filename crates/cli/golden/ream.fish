@@ -34,6 +34,8 @@ complete -c ream -n "__fish_seen_subcommand_from run" -l prefault -x -a 'heap bs
 complete -c ream -n "__fish_seen_subcommand_from run" -l lock -x -a 'prefer require' -d 'keep what lies on large pages in RAM, never paged'
 complete -c ream -n "__fish_seen_subcommand_from run" -l bloat -x -d 'waste by large pages that is not given back'
 complete -c ream -n "__fish_seen_subcommand_from run" -l no-exec-inherit -d 'programs that the program starts run without Ream'
+complete -c ream -n "__fish_seen_subcommand_from run" -l ranks-at-once -x -d 'ranks of an MPI job that compute at once on a node'
+complete -c ream -n "__fish_seen_subcommand_from run" -l next -x -a 'vrss fifo lifo pending' -d 'which of the ranks that could compute does so next'
 complete -c ream -n "__fish_seen_subcommand_from run" -l pager-cpus -x -d 'processors on which Ream\'s own threads may run'
 complete -c ream -n "__fish_seen_subcommand_from run" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from run" -x -a '(__fish_complete_subcommand --fcs-skip=2)'

@@ -2,8 +2,10 @@
 //! held, and writes the summary when no process of the session could.
 
 mod door;
+mod join;
 
 use crate::os;
+use join::Doors;
 use ream_stats::{Config, Identity, Report, Session, Summary};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -12,6 +14,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 /// The name under which the command is the agent.
 pub const NAME: &str = "ream-agent";
@@ -19,6 +23,8 @@ pub const NAME: &str = "ream-agent";
 pub const MEMORY: RawFd = 3;
 /// The agent's descriptor of the pipe to its launcher.
 const REPORT: RawFd = 4;
+/// The agent's descriptor of the socket at which ranks of a job come.
+const RANKS: RawFd = 5;
 /// How long a session without processes may still be joined by a program that is just starting, in milliseconds.
 const LINGER_MS: u64 = 1000;
 
@@ -40,11 +46,24 @@ pub fn start_of(pid: u32) -> Option<u64> {
     std::str::from_utf8(&text[after..]).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// What the ranks of a job go by: a socket where they come, and a digest of their options.
+pub struct Job {
+    /// The socket.
+    pub listener: UnixListener,
+    /// The digest.
+    pub digest: u64,
+}
+
 /// Starts the agent for a session and returns its process number once it is watching.
-pub fn start(memory: &OwnedFd) -> io::Result<u32> {
+pub fn start(memory: &OwnedFd, job: Option<&Job>) -> io::Result<u32> {
     let (from_agent, to_launcher) = os::pipe()?;
-    let name = CString::new(NAME)?;
-    os::start_detached(c"/proc/self/exe", &[&name], memory, &to_launcher)?;
+    let mut arguments = vec![CString::new(NAME)?];
+    if let Some(job) = job {
+        arguments.push(CString::new(format!("{:016x}", job.digest))?);
+    }
+    let arguments: Vec<&std::ffi::CStr> = arguments.iter().map(CString::as_c_str).collect();
+    let socket = job.map(|job| job.listener.as_raw_fd());
+    os::start_detached(c"/proc/self/exe", &arguments, memory, &to_launcher, socket)?;
     drop(to_launcher);
     let mut answer = Vec::new();
     File::from(from_agent).read_to_end(&mut answer)?;
@@ -58,8 +77,8 @@ pub fn start(memory: &OwnedFd) -> io::Result<u32> {
     }
 }
 
-/// The agent's life. Returns its exit status.
-pub fn main() -> i32 {
+/// The agent's life. `digest` is that of the options of a job. Returns its exit status.
+pub fn main(digest: Option<&OsStr>) -> i32 {
     os::set_name(c"ream-agent");
     os::ignore_signals_of_groups();
     os::raise_descriptor_limit();
@@ -69,7 +88,7 @@ pub fn main() -> i32 {
         return crate::failure::OWN;
     };
     let mut report = File::from(report);
-    match prepare(&memory) {
+    match prepare(&memory, digest) {
         Ok(watch) => {
             let pid = std::process::id();
             watch.session.set_agent(pid, os::user_and_group().0);
@@ -98,9 +117,10 @@ struct Watch {
     _lease: Option<std::net::TcpStream>,
     /// By number and start time; without a descriptor where the kernel gave none: those are looked at now and then.
     processes: HashMap<(u32, u64), Option<OwnedFd>>,
+    ranks: Doors,
 }
 
-fn prepare(memory: &OwnedFd) -> io::Result<Watch> {
+fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
     let mapping = os::map_shared(memory, Session::BYTES)?;
     let file = File::from(memory.try_clone()?);
     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
@@ -127,7 +147,14 @@ fn prepare(memory: &OwnedFd) -> io::Result<Watch> {
     // Without it processes that give up rights have less; all others lack nothing.
     let _ = door::open(memory, nonce, session, config);
     let lease = config.remote.is_some().then(|| crate::remote::hold(&config.remote)).transpose()?;
-    let mut watch = Watch { session, config, bell, _lease: lease, processes: HashMap::new() };
+    let ranks = match digest.and_then(|text| u64::from_str_radix(text.to_str()?, 16).ok()) {
+        Some(digest) => {
+            let address = address(std::process::id(), nonce, session.door());
+            Doors::open(UnixListener::from(os::inherited(RANKS)?), session, address, digest)?
+        }
+        None => Doors::closed(),
+    };
+    let mut watch = Watch { session, config, bell, _lease: lease, processes: HashMap::new(), ranks };
     if let Some(root) = session.root() {
         // It waits for our answer, so it lives, unless it was killed.
         watch.add(root);
@@ -158,10 +185,10 @@ impl Watch {
                 summarise(self.session, self.config);
                 let since = *empty_since.get_or_insert_with(os::now_ms);
                 let left = (since + LINGER_MS).saturating_sub(os::now_ms());
-                if left == 0 {
+                if left == 0 && self.ranks.close(|| self.session.others(None) == 0) {
                     return;
                 }
-                Some(left as u32)
+                Some(left.max(1) as u32)
             } else {
                 empty_since = None;
                 // Entries without a process behind them, such as that of a child before its first instruction, and
@@ -171,6 +198,16 @@ impl Watch {
             };
             let processes = self.processes.values().flatten().map(AsRawFd::as_raw_fd);
             os::wait_readable(processes.chain([self.bell.as_raw_fd()]), timeout);
+        }
+    }
+
+    /// Gives the places of ranks that have ended to others.
+    fn hand_on(&self) {
+        if self.session.turns().anybody_waits() {
+            let alive = |who| find(who).is_some();
+            let decision = self.session.decide(None, alive, || std::thread::sleep(Duration::from_micros(200)));
+            let patience_us = u64::from(self.config.patience_ms) * 1000;
+            decision.look(os::now_ms() * 1000, patience_us, &mut |seat| os::wake(seat.word()));
         }
     }
 
@@ -185,6 +222,7 @@ impl Watch {
             processes.contains_key(&(who.pid, who.start)) || find(who).is_some()
         });
         self.session.audit();
+        self.hand_on();
         let known = |who: &Identity| self.processes.contains_key(&(who.pid, who.start));
         let live = self.session.used().iter().filter_map(|process| process.identity());
         let new: Vec<_> = live.filter(|who| !known(who)).collect();
@@ -192,6 +230,11 @@ impl Watch {
             self.add(who);
         }
     }
+}
+
+/// The value of `REAM_SESSION`.
+pub fn address(agent: u32, nonce: u64, door: u64) -> String {
+    format!("/proc/{agent}/fd/{MEMORY}:{nonce:016x}-{door:016x}")
 }
 
 /// Writes the summary unless a process of the session has, and lets go of standard error, for whose end somebody may be

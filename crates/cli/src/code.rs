@@ -4,7 +4,7 @@
 
 mod blocks;
 mod copy;
-mod libraries;
+pub mod libraries;
 mod warm;
 mod why;
 

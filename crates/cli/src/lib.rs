@@ -11,9 +11,11 @@ pub mod document;
 mod elf;
 mod failure;
 mod inject;
+mod job;
 mod library;
 mod machine;
 mod mark;
+mod mpi;
 mod os;
 mod outside;
 mod pages;
@@ -46,7 +48,7 @@ pub fn main() -> i32 {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     if name == agent::NAME {
-        return agent::main();
+        return agent::main(arguments.next().as_deref());
     }
     if name == compare::SWEEPER {
         return compare::sweep(arguments);

@@ -10,6 +10,8 @@ pub const VARIABLE: &str = "REAM_LIBRARY";
 const NAME: &str = "libream.so";
 /// The library that is loaded behind it for ordinary users.
 const CALLS: &str = "libream_calls.so";
+/// How the libraries for programs of MPI begin.
+const MPI: &str = "libream-mpi-";
 
 /// Finds the library for the command at `command`.
 ///
@@ -66,7 +68,8 @@ pub fn preload(ours: &[&Path], before: Option<&OsStr>) -> OsString {
     let others = before.unwrap_or_default().as_bytes().split(|b| *b == b':' || *b == b' ');
     let is_ours = |other: &[u8]| {
         let name = other.rsplit(|byte| *byte == b'/').next();
-        ours.contains(&other) || other.contains(&b'/') && name.is_some_and(|name| name == CALLS.as_bytes())
+        let known = |name: &[u8]| name == CALLS.as_bytes() || name.starts_with(MPI.as_bytes());
+        ours.contains(&other) || other.contains(&b'/') && name.is_some_and(known)
     };
     let others = others.filter(|other| !other.is_empty() && !is_ours(other));
     OsString::from_vec(ours.iter().copied().chain(others).collect::<Vec<_>>().join(&b':'))
@@ -83,6 +86,7 @@ mod tests {
         assert_eq!(preload(&both, Some("/a.so:/l/libream.so".as_ref())), "/l/libream.so:/l/libream_calls.so:/a.so");
         assert_eq!(list("/l/libream.so:/l/libream_calls.so:/a.so"), "/l/libream.so:/a.so");
         assert_eq!(preload(&[Path::new("/l/libream.so")], None), "/l/libream.so");
+        assert_eq!(list("/l/libream.so:/l/libream-mpi-mpich.so:/a.so"), "/l/libream.so:/a.so");
         assert_eq!(list("/a.so /b.so"), "/l/libream.so:/a.so:/b.so");
         assert_eq!(list("/a.so:/l/libream.so:"), "/l/libream.so:/a.so");
     }

@@ -216,18 +216,19 @@ pub fn execute(file: &Path, arguments: &[OsString], environment: &[(OsString, Os
 }
 
 /// Starts a detached process: a grandchild in a session of its own, with standard input and output on /dev/null, this
-/// process's standard error, `inherited` as descriptor 3 and `report` as 4, nothing else, the root as its directory,
-/// and an empty environment. Returns when it is on its way.
+/// process's standard error, `inherited` as descriptor 3, `report` as 4 and `also` as 5, nothing else, the root as its
+/// directory, and an empty environment. Returns when it is on its way.
 pub fn start_detached(
     file: &std::ffi::CStr,
     arguments: &[&std::ffi::CStr],
     inherited: &OwnedFd,
     report: &OwnedFd,
+    also: Option<RawFd>,
 ) -> io::Result<()> {
     let pointers: Vec<_> = arguments.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
     if trace::split_off()? {
         // SAFETY: just forked from a process of one thread; `detach` makes system calls only.
-        unsafe { detach(file, &pointers, inherited.as_raw_fd(), report.as_raw_fd()) };
+        unsafe { detach(file, &pointers, inherited.as_raw_fd(), report.as_raw_fd(), also) };
     }
     Ok(())
 }
@@ -237,19 +238,30 @@ pub fn start_detached(
 /// # Safety
 /// To be called in a forked child of a process with one thread, with zero-terminated strings and a null-terminated
 /// list.
-unsafe fn detach(file: &std::ffi::CStr, arguments: &[*const libc::c_char], inherited: RawFd, report: RawFd) -> ! {
+unsafe fn detach(
+    file: &std::ffi::CStr,
+    arguments: &[*const libc::c_char],
+    inherited: RawFd,
+    report: RawFd,
+    also: Option<RawFd>,
+) -> ! {
     // SAFETY: the caller's promise; all are plain system calls on numbers and on the strings promised.
     unsafe {
         // First out of the way of the numbers they are to get.
         let inherited = libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 10);
         let report = libc::fcntl(report, libc::F_DUPFD_CLOEXEC, 10);
+        let also = also.map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10));
         libc::dup2(inherited, 3);
         libc::dup2(report, 4);
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         libc::dup2(null, 0);
         libc::dup2(null, 1);
+        let free = match also {
+            Some(fd) => libc::dup2(fd, 5) + 1,
+            None => 5,
+        };
         // Kernels before 5.9 do not know the call; what is inherited then stays open until the agent ends.
-        libc::syscall(libc::SYS_close_range, 5 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
+        libc::syscall(libc::SYS_close_range, free as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
         libc::chdir(c"/".as_ptr());
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&mut none);
@@ -329,6 +341,22 @@ pub fn peer_process(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut process: RawFd = -1;
     option(socket, SO_PEERPIDFD, &mut process)?;
     owned(process.into())
+}
+
+/// Process number of whoever made the other end of the socket that this process inherited under a number.
+pub fn peer_of_inherited(fd: RawFd) -> Option<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let place = (&raw mut peer).cast();
+    // SAFETY: the structure is writable for its length; where the number is no socket's the call fails.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
+    (result == 0 && peer.pid > 0).then_some(peer.pid as u32)
+}
+
+/// Wakes whoever sleeps on a word in shared memory.
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the call uses only the address.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
 /// Asks for an option of a socket, plain numbers of the type that it has.

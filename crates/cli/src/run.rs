@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::program::Reach;
 use crate::secure::{self, Circumstances};
 use crate::settings::{Given, Settings, Source, Summary};
-use crate::{agent, code, doctor, library, os, outside, place, program, remote};
+use crate::{agent, code, doctor, job, library, mpi, os, outside, place, program, remote};
 use ream_options::pages::{HUGETLB, SHM, SMALL, STACK, TEXT};
 use ream_options::{ENGINES, IO, Memory, PageChoice, show_size};
 use ream_stats::{Config, Identity, Lock, Session, Text};
@@ -101,7 +101,7 @@ fn run_program(
     };
     let ours = match engine {
         Ok(_) if joins => Vec::new(),
-        Ok(engine) => enter_session(settings, &pages, engine, log)?,
+        Ok(engine) => enter_session(settings, &pages, engine, &ready, log)?,
         Err(why) if strict => return Err(Failure::new(why)),
         Err(why) => {
             log.warn(&format!("{why}; running it without Ream"));
@@ -147,7 +147,7 @@ fn run_outside(settings: &Settings, pages: &Config, target: &outside::Target, jo
     if target.inherits && settings.exec_inherit && !joins {
         let session = doctor::engine::choose(asked, io)
             .map_err(|why| Failure::new(format!("cannot page here: {why}")))
-            .and_then(|engine| enter_session(settings, pages, engine, log));
+            .and_then(|engine| enter_session(settings, pages, engine, target.file, log));
         match session {
             Ok(session) => ours = session,
             Err(failure) => log.warn(&format!("{}; programs that {name} starts run without Ream", failure.text)),
@@ -205,11 +205,13 @@ fn environment(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     all
 }
 
-/// Starts a session. Returns the variables by which programs enter it.
+/// Starts a session for the program `file`, or joins that of the job whose rank this is. Returns the variables by which
+/// programs enter it.
 fn enter_session(
     settings: &Settings,
     pages: &Config,
     engine: &str,
+    file: &Path,
     log: &Log,
 ) -> Result<Vec<(OsString, OsString)>, Failure> {
     let variable = |name: &str| std::env::var_os(name);
@@ -220,15 +222,69 @@ fn enter_session(
     if engine == USER_MODE {
         libraries.push(library::calls(&library)?);
     }
-    log.info(&format!("library {}", library.display()));
-    let session = session_for(std::process::id(), settings, pages, engine, log)?;
+    let mut ours = Vec::new();
+    let job = job::key(&variable);
+    match mpi::of(file, variable("PATH").as_deref(), &variable) {
+        Some(mpi) => match mpi.library(&library) {
+            Some(shim) => {
+                libraries.push(shim);
+                ours = mpi.variables(engine == USER_MODE, &variable);
+            }
+            None => {
+                let why = format!("{} is not beside libream.so, so ranks of {} take", mpi.library_name(), mpi.name());
+                let why = format!("{why} no turns; build Ream where mpicc is");
+                match &settings.ranks_given {
+                    Some(given) if job.is_some() => return Err(Failure::new(format!("{given}: {why}"))),
+                    _ => log.warn(&why),
+                }
+            }
+        },
+        None if settings.ranks_given.as_ref().is_some_and(|given| given.source == Source::Flag) => {
+            log.warn("--ranks-at-once: this is no program of MPI that is known; programs that it starts take no turns");
+        }
+        None => {}
+    }
+    for library in &libraries {
+        log.info(&format!("library {}", library.display()));
+    }
+    let session = match job {
+        None => session_for(std::process::id(), settings, pages, engine, None, log)?,
+        Some(key) => session_of_job(&key, settings, pages, engine, log)?,
+    };
     let libraries: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
     let preload = library::preload(&libraries, variable("LD_PRELOAD").as_deref());
-    Ok(vec![("LD_PRELOAD".into(), preload), ("REAM_SESSION".into(), session.into())])
+    ours.extend([("LD_PRELOAD".into(), preload), ("REAM_SESSION".into(), session.into())]);
+    Ok(ours)
+}
+
+/// The session of the job with this name: begun, or joined.
+fn session_of_job(key: &str, settings: &Settings, pages: &Config, engine: &str, log: &Log) -> Result<String, Failure> {
+    let digest = job::digest_of(settings);
+    match job::enter(key, digest)? {
+        job::Entrance::First(listener) => {
+            log.info("first rank of its job on this node");
+            let job = agent::Job { listener, digest };
+            session_for(std::process::id(), settings, pages, engine, Some(&job), log)
+        }
+        job::Entrance::Joined { session, same } => {
+            log.info("joined the session of its job on this node");
+            if !same {
+                log.warn("another rank of this job was given other options; those of the first rank hold for all here");
+            }
+            Ok(session)
+        }
+    }
 }
 
 /// Starts a session for a process. Returns its address.
-fn session_for(process: u32, settings: &Settings, pages: &Config, engine: &str, log: &Log) -> Result<String, Failure> {
+fn session_for(
+    process: u32,
+    settings: &Settings,
+    pages: &Config,
+    engine: &str,
+    job: Option<&agent::Job>,
+    log: &Log,
+) -> Result<String, Failure> {
     let variable = |name: &str| std::env::var_os(name);
     let machine = Machine::look().map_err(Failure::new)?;
     let budget = budget(settings, &machine, log)?;
@@ -258,7 +314,7 @@ fn session_for(process: u32, settings: &Settings, pages: &Config, engine: &str, 
         word(ENGINES, settings.engine),
         word(IO, settings.io),
     ));
-    let session = start_session(process, &config).map_err(|(what, error)| {
+    let session = start_session(process, &config, job).map_err(|(what, error)| {
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
     })?;
     // The agent holds the lease now; this connection is closed when we become the program, or end.
@@ -277,7 +333,7 @@ pub fn begin_session(process: u32, settings: &Settings) -> Result<String, Failur
     }
     let mut pages = Config::new();
     Offer::of(Path::new("/")).settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
-    session_for(process, settings, &pages, engine, &log)
+    session_for(process, settings, &pages, engine, None, &log)
 }
 
 /// The word at a place of a list.
@@ -365,6 +421,9 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.exec_inherit = settings.exec_inherit.into();
     config.log_level = settings.log_level;
     config.shards = settings.shards;
+    config.ranks_at_once = settings.ranks_at_once;
+    config.next = settings.next;
+    config.patience_ms = settings.turn_patience_ms;
     config.bloat_percent = settings.bloat_percent;
     config.bloat_age_ms = settings.bloat_age_ms;
     if let Some(path) = &settings.log_file {
@@ -398,15 +457,19 @@ fn appendable(option: &str, path: &Path) -> Result<std::fs::File, Failure> {
 }
 
 /// Makes the shared memory of a session and starts its agent. Returns the value of `REAM_SESSION`.
-fn start_session(process: u32, config: &Config) -> Result<String, (&'static str, std::io::Error)> {
+fn start_session(
+    process: u32,
+    config: &Config,
+    job: Option<&agent::Job>,
+) -> Result<String, (&'static str, std::io::Error)> {
     let memory = os::shared_memory(c"ream-session", Session::BYTES).map_err(|error| ("shared memory", error))?;
     let mapping = os::map_shared(&memory, Session::BYTES).map_err(|error| ("shared memory", error))?;
     let nonce = os::random().map_err(|error| ("random numbers", error))?;
     let door = os::random().map_err(|error| ("random numbers", error))?;
     let session = agent::create(mapping, nonce, door, config);
     session.set_root(Identity { pid: process, start: agent::start_of(process).unwrap_or(0) });
-    let agent = agent::start(&memory).map_err(|error| ("agent", error))?;
-    Ok(format!("/proc/{agent}/fd/{}:{nonce:016x}-{door:016x}", agent::MEMORY))
+    let agent = agent::start(&memory, job).map_err(|error| ("agent", error))?;
+    Ok(agent::address(agent, nonce, door))
 }
 
 /// Where ream itself says what it chose, before it becomes the program.

@@ -7,8 +7,8 @@ use crate::failure::{Failure, nearest};
 use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS};
 use ream_options::prefault::{DEFAULT_PREFAULT, GENERAL_PREFAULT, PrefaultError};
 use ream_options::{
-    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, PageChoices, PrefaultChoices, Processors, Spec, find,
-    options_of, parse_memory, parse_pages, parse_prefault, parse_size,
+    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors, Spec, find,
+    options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -118,6 +118,14 @@ pub struct Settings {
     pub pager_cpus: Option<Processors>,
     /// Pager threads of a process; 0: chosen by Ream.
     pub shards: u32,
+    /// Ranks of an MPI job that compute at once; 0: as many as fit.
+    pub ranks_at_once: u32,
+    /// How that was given; `None` when it is the default.
+    pub ranks_given: Option<Given>,
+    /// Place in [`NEXT`].
+    pub next: u32,
+    /// Milliseconds without a change before a rank more may compute.
+    pub turn_patience_ms: u32,
     /// The values that count and come from files.
     pub from_files: Vec<Given>,
 }
@@ -164,6 +172,10 @@ impl Settings {
             exec_inherit: true,
             pager_cpus: None,
             shards: 0,
+            ranks_at_once: 0,
+            ranks_given: None,
+            next: 0,
+            turn_patience_ms: 10_000,
             from_files: Vec::new(),
         };
         if let Some(given) = layers.last("memory") {
@@ -236,6 +248,7 @@ impl Settings {
             ("engine", ENGINES, &mut settings.engine),
             ("io", IO, &mut settings.io),
             ("fetch", FETCHES, &mut settings.fetch),
+            ("next", NEXT, &mut settings.next),
         ] {
             if let Some(given) = layers.last(name) {
                 *place = given.place_of(given.word()?, words)?;
@@ -261,6 +274,10 @@ impl Settings {
                 _ => 1,
             };
         }
+        if let Some(given) = layers.last("ranks-at-once") {
+            settings.ranks_at_once = parse_ranks(given.word()?).map_err(|error| given.refuse(error))?;
+            settings.ranks_given = Some(given);
+        }
         if let Some(given) = layers.last("no-exec-inherit") {
             settings.exec_inherit = !given.switch()?;
         }
@@ -272,6 +289,7 @@ impl Settings {
             ("shards", &mut settings.shards),
             ("bloat", &mut settings.bloat_percent),
             ("bloat-age", &mut settings.bloat_age_ms),
+            ("turn-patience", &mut settings.turn_patience_ms),
         ] {
             if let Some(given) = layers.last(name) {
                 *place = given.count()?;

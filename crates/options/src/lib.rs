@@ -10,6 +10,7 @@ mod processors;
 mod size;
 mod spec;
 mod table;
+mod turns;
 mod value;
 
 pub use commands::{COMMANDS, Command, command, takes_program};
@@ -19,4 +20,5 @@ pub use processors::{Processors, ProcessorsError};
 pub use size::{SizeError, parse_size, show_size};
 pub use spec::{Kind, Spec};
 pub use table::{OPTIONS, find, options_of};
+pub use turns::{NEXT, RANKS, RanksError, parse_ranks};
 pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, parse_memory};

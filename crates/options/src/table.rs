@@ -7,8 +7,8 @@ use crate::value::{ENGINES, FETCHES, IO};
 /// Options of this command only.
 const SETUP: &[&str] = &["setup"];
 
-/// A switch of no command, from which the entries of the table differ.
-const PLAIN: Spec = Spec {
+/// A switch of no command, from which entries differ.
+pub(crate) const PLAIN: Spec = Spec {
     name: "",
     short: None,
     kind: Kind::Switch,
@@ -343,6 +343,9 @@ pub const OPTIONS: &[Spec] = &[
         in_file: true,
         ..PLAIN
     },
+    crate::turns::RANKS_AT_ONCE,
+    crate::turns::NEXT_RANK,
+    crate::turns::PATIENCE,
     Spec {
         name: "pager-cpus",
         kind: Kind::Processors,

@@ -334,8 +334,11 @@ fn without_us(variable: &[u8]) -> Option<usize> {
         list.get(..end)?.ends_with(name).then(|| (end + 1).min(list.len()))
     };
     let first = behind(list, b"/libream.so")?;
-    let second = list.get(first..).and_then(|rest| behind(rest, b"/libream_calls.so")).unwrap_or(0);
-    Some(variable.len() - list.len() + first + second)
+    let mut ours = first;
+    for name in [&b"/libream_calls.so"[..], b"/libream-mpi-openmpi.so", b"/libream-mpi-mpich.so"] {
+        ours += list.get(ours..).and_then(|rest| behind(rest, name)).unwrap_or(0);
+    }
+    Some(variable.len() - list.len() + ours)
 }
 
 #[cfg(test)]
@@ -367,6 +370,8 @@ mod tests {
         assert_eq!(without_us(b"LD_PRELOAD=/l/libream.so"), Some(b"LD_PRELOAD=/l/libream.so".len()));
         let both = b"LD_PRELOAD=/l/libream.so:/l/libream_calls.so:/b.so";
         assert_eq!(without_us(both), Some(both.len() - b"/b.so".len()));
+        let mpi = b"LD_PRELOAD=/l/libream.so:/l/libream-mpi-openmpi.so:/b.so";
+        assert_eq!(without_us(mpi), Some(mpi.len() - b"/b.so".len()));
         assert_eq!(without_us(b"LD_PRELOAD=/b.so:/l/libream.so"), None);
         assert_eq!(without_us(b"PATH=/l/libream.so"), None);
     }

@@ -41,6 +41,8 @@ mod scattered;
 mod shared;
 mod stacks;
 mod statics;
+#[cfg(not(feature = "inside"))]
+pub mod turns;
 mod user;
 
 #[cfg(feature = "inside")]

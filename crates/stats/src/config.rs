@@ -270,8 +270,14 @@ pub struct Config {
     pub prefault_bytes: [u64; 5],
     /// Stored form of [`Pages`]: what shared memory gets where pages of a pool do not suffice or suit.
     pub shared_next: u32,
+    /// Ranks of an MPI job that may compute at once; 0: as many as fit.
+    pub ranks_at_once: u32,
+    /// Stored form of [`crate::Next`].
+    pub next: u32,
+    /// How long nothing happens before a rank more may compute, in milliseconds.
+    pub patience_ms: u32,
     /// Room for later settings; zero.
-    pub spare: [u32; 3],
+    pub spare: [u32; 2],
     /// The memory server that is the store, if one is.
     pub remote: Remote,
 }
@@ -305,7 +311,10 @@ impl Config {
             prefault_required: 0,
             prefault_bytes: [0; 5],
             shared_next: Pages::Small as u32,
-            spare: [0; 3],
+            ranks_at_once: 0,
+            next: 0,
+            patience_ms: 10_000,
+            spare: [0; 2],
             remote: Remote::NONE,
         }
     }

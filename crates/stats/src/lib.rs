@@ -12,6 +12,7 @@ mod process;
 mod request;
 mod session;
 mod summary;
+mod turns;
 
 pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Remote, Summary, Text};
 pub use counters::{Counter, Counters};
@@ -21,6 +22,7 @@ pub use process::{Identity, LEASES, Lifecycle, Process};
 pub use request::{Address, Need, Request, socket_name};
 pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
 pub use summary::Report;
+pub use turns::{Decision, Next, Seat, Stand, Turns};
 
 /// Pages of 4096 bytes that hold `bytes`, rounded down: a budget is never overdrawn by rounding.
 pub const fn whole_pages(bytes: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use crate::{Counters, Ledger};
+use crate::{Counters, Ledger, Seat};
 
 /// Leases a process can hold: one for each fork between it and the oldest ancestor whose store it reads.
 pub const LEASES: usize = 255;
@@ -72,6 +72,7 @@ pub struct Process {
     pub(crate) name: [AtomicU64; 2],
     /// What the process did.
     pub counters: Counters,
+    seat: Seat,
     lease_count: AtomicU32,
     lease_spare: AtomicU32,
     leases: [AtomicU64; LEASES],
@@ -228,6 +229,10 @@ impl Process {
             ledger.change_engaged(yes);
         }
     }
+    /// Where it is as a rank of an MPI job.
+    pub fn seat(&self) -> &Seat {
+        &self.seat
+    }
     /// Whether its memory is being paged.
     pub fn engaged(&self) -> bool {
         self.flags.load(SeqCst) & ENGAGED != 0
@@ -274,6 +279,7 @@ impl Process {
     /// Returns everything it held to the ledger, adds its counters to `total` and ends its leases. The caller owns
     /// the entry in stage Clearing. Returns the pages it held.
     pub(crate) fn clear(&self, ledger: &Ledger, total: &Counters) -> u64 {
+        self.seat.clear();
         self.moving.store(1, SeqCst);
         ledger.changes.fetch_add(1, SeqCst);
         let held = self.held.swap(0, SeqCst);

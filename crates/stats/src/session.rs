@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::process::{Identity, Lifecycle, Process};
-use crate::{Config, Counters, Engine, Ledger, Phases, whole_pages};
+use crate::{Config, Counters, Engine, Ledger, Phases, Turns, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
@@ -77,6 +77,7 @@ pub struct Session {
     ledger: Ledger,
     ended: Counters,
     phases: Phases,
+    turns: Turns,
     table: [Process; PROCESSES],
 }
 
@@ -154,6 +155,10 @@ impl Session {
     /// What the program marked.
     pub fn phases(&self) -> &Phases {
         &self.phases
+    }
+    /// Whose turn it is to compute.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
     }
     /// Counters of the processes that have ended.
     pub fn ended(&self) -> &Counters {

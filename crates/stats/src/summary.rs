@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 
 use ream_options::{ENGINES, show_size};
 
-use crate::{Counters, Phases, Session};
+use crate::{Counters, Phases, Session, Turns};
 
 const PAGE: u64 = 4096;
 
@@ -14,6 +14,7 @@ const PAGE: u64 = 4096;
 pub struct Report<'a> {
     counters: Counters,
     phases: Option<&'a Phases>,
+    turns: Option<&'a Turns>,
     budget: u64,
     peak_resident: u64,
     peak_managed: u64,
@@ -29,6 +30,7 @@ impl Report<'_> {
         Report {
             counters,
             phases: Some(session.phases()),
+            turns: Some(session.turns()),
             budget: session.ledger().budget_pages() * PAGE,
             peak_resident: session.ledger().peak_held() * PAGE,
             peak_managed: session.ledger().peak_managed() * PAGE,
@@ -116,6 +118,12 @@ impl Report<'_> {
             }
         });
         outcome?;
+        // Of ranks of an MPI job, where there are any.
+        if let Some(turns) = self.turns.filter(|turns| turns.given.get() > 0) {
+            number("turns", turns.given.get())?;
+            number("turns_taken_away", turns.taken.get())?;
+            number("ranks_let_in", turns.let_in.get())?;
+        }
         if let Some(bytes) = self.budget_to_halve() {
             number("budget_to_halve_reads", bytes)?;
         }
@@ -193,6 +201,7 @@ mod tests {
         Report {
             counters,
             phases: None,
+            turns: None,
             budget: 1 << 30,
             peak_resident: 1 << 30,
             peak_managed: 4 << 30,

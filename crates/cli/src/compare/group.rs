@@ -51,7 +51,7 @@ impl Groups {
         let (_report, unread) = os::pipe().ok()?;
         let directory = CString::new(below.as_os_str().as_bytes()).ok()?;
         let (own_name, pid) = (CString::new(SWEEPER).ok()?, CString::new(std::process::id().to_string()).ok()?);
-        os::start_detached(c"/proc/self/exe", &[&own_name, &directory, &pid], &reader, &unread).ok()?;
+        os::start_detached(c"/proc/self/exe", &[&own_name, &directory, &pid], &reader, &unread, None).ok()?;
         Some(Groups { below, unified, made: 0, leaving: Vec::new(), _alive: writer })
     }
 

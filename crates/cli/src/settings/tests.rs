@@ -181,3 +181,14 @@ fn places_of_words_are_the_stored_numbers() {
         assert_eq!(lower(format!("{:?}", Fetch::from_u32(place as u32))), *word);
     }
 }
+
+#[test]
+fn ranks_that_take_turns() {
+    let settled = |flags: &[(&str, Option<&str>)]| settle(flags, &[], "");
+    let settings = settled(&[]).unwrap();
+    assert_eq!((settings.ranks_at_once, settings.next, settings.ranks_given.is_none()), (0, 0, true));
+    let settings = settled(&[("ranks-at-once", Some("2")), ("next", Some("pending"))]).unwrap();
+    assert_eq!((settings.ranks_at_once, settings.next, settings.ranks_given.is_some()), (2, 3, true));
+    let text = settled(&[("ranks-at-once", Some("0"))]).unwrap_err();
+    assert_eq!(text, "--ranks-at-once: \"0\": not a number of ranks, 1 or more, nor auto or all");
+}

@@ -104,6 +104,12 @@ pub fn account() -> Option<(&'static Process, &'static Session)> {
     ENGINE.entry().zip(ENGINE.session())
 }
 
+/// The process's place in its session's table.
+#[cfg(not(feature = "inside"))]
+pub fn place() -> Option<usize> {
+    ENGINE.session().map(|_| ENGINE.process.load(SeqCst))
+}
+
 /// Runs `work` with all signals blocked: no handler may come upon a half-made change or a held lock.
 fn masked<T>(work: impl FnOnce() -> T) -> T {
     let before = set_signal_mask(SignalSet::ALL);

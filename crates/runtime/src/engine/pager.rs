@@ -35,6 +35,8 @@ const OVERDRAFT: u64 = 256;
 const PATIENCE: u64 = 500_000;
 /// Most pages that are left for newcomers.
 const SPARE: u64 = 1024;
+/// Least pages that a rank keeps while others compute, as far as its part allows.
+const ASIDE: u64 = 256;
 /// Pages that are enough to work with, beside what must stay.
 const LEAST: u64 = 16 * 1024;
 /// Exit status when the program had to be stopped.
@@ -236,7 +238,7 @@ impl Pager {
         if self.starving_since == 0 {
             self.starving_since = self.last_look;
         }
-        let fair = ledger.total_pages() / (ledger.engaged() as u64).max(1);
+        let fair = Part::of(session, entry, ledger.total_pages()).pages;
         let others = ledger.engaged() > 1 && entry.held_pages() < fair;
         if others && self.last_look - self.starving_since < PATIENCE {
             return false;
@@ -444,6 +446,30 @@ fn available(ledger: &Ledger, held: u64) -> u64 {
     free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
 }
 
+/// A process's part of what there is, and among how many that is divided.
+struct Part {
+    pages: u64,
+    among: u64,
+}
+
+impl Part {
+    /// Of `total` pages: each process that is paged has as much, except that ranks whose turn it is not leave the others
+    /// all but a little, which they need for messages that arrive.
+    fn of(session: &Session, entry: &Process, total: u64) -> Part {
+        let engaged = u64::from(session.ledger().engaged()).max(1);
+        if session.turns().given.get() == 0 {
+            return Part { pages: total / engaged, among: engaged };
+        }
+        let aside = session.used().iter().filter(|other| other.engaged() && other.seat().aside()).count() as u64;
+        let left = (total / 8 / engaged).clamp(ASIDE.min(total / engaged), ASIDE * 16);
+        match engaged.saturating_sub(aside) {
+            0 => Part { pages: total / engaged, among: engaged },
+            _ if entry.seat().aside() => Part { pages: left, among: engaged },
+            running => Part { pages: total.saturating_sub(left * aside) / running, among: running },
+        }
+    }
+}
+
 /// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
 /// part.
 fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
@@ -456,7 +482,7 @@ fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
         let others = session.used().iter().filter(|other| !other.engaged());
         total = total.saturating_sub(others.map(Process::held_pages).sum());
     }
-    let fair = total.max(ledger.total_pages() / 64) / (ledger.engaged() as u64).max(1);
+    let Part { pages: fair, among } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
     let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
     if held > fair && (overdrawn > 0 || ledger.starving() > 0) {
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
@@ -467,7 +493,7 @@ fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
         entry.set_starving(ledger, false);
     } else if pressed && available(ledger, held) > 0 {
         let free = available(ledger, held);
-        entry.acquire(ledger, free.div_ceil(ledger.engaged().max(1) as u64).max(64).min(free));
+        entry.acquire(ledger, free.div_ceil(among).max(64).min(free));
         shard.set_limit(entry.held_pages());
         entry.set_starving(ledger, false);
     } else {

@@ -8,6 +8,7 @@ use super::{ENGINE, Phase, follow, pager, setup};
 use crate::agent;
 use core::sync::atomic::Ordering::SeqCst;
 use ream_page::{Page, Run};
+use ream_stats::{Session, Stand};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::pagemap::Pagemap;
@@ -113,12 +114,14 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
     let ledger = session.ledger();
     let mut used = statm.map_or(u64::MAX, anonymous);
     let wanted = ledger.starving() > 0;
-    if wanted && used.min(entry.held_pages()) > ledger.total_pages() / (u64::from(ledger.engaged()) + 1) {
+    // A rank whose turn it is not leaves others what it has.
+    let among = if entry.seat().aside() { 64 } else { u64::from(ledger.engaged()) + 1 };
+    if wanted && used.min(entry.held_pages()) > ledger.total_pages() / among {
         return None;
     }
     let (held, reserved) = (entry.held_pages(), ENGINE.reserved.load(SeqCst));
     // Fewer than none are free where others have more than their part, or the budget was made smaller.
-    let limit = held.saturating_add_signed(ledger.free_pages());
+    let limit = held.saturating_add_signed(ledger.free_pages() / unwatched_ranks(session));
     if !wanted && limit >= held && reserved <= held.max(limit - margin(limit, wires)) {
         // All of it is charged: then it does not matter how much is touched when.
         entry.give_back(ledger, held.saturating_sub(reserved));
@@ -151,6 +154,12 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
         entry.give_back(ledger, held - used);
     }
     Some(((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20))
+}
+
+/// Ranks of a job that nothing is paged of yet, and at least one: they begin alike, and share what is free until then.
+fn unwatched_ranks(session: &Session) -> i64 {
+    let ranks = session.used().iter().filter(|other| other.seat().stand() != Stand::Away && !other.engaged());
+    ranks.count().max(1) as i64
 }
 
 /// The doorbell, or a wire.

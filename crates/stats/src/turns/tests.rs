@@ -1,0 +1,265 @@
+//! Tests of turns: the rules one by one, and many threads that come, wait, are taken from and die.
+
+extern crate std;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::vec::Vec;
+
+use super::*;
+use crate::Config;
+
+/// A session in zeroed memory of its own, freed at the end.
+struct Shared {
+    memory: *mut u8,
+    session: &'static Session,
+}
+
+const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<Session>();
+
+impl Shared {
+    fn new(ranks_at_once: u32, next: Next) -> Shared {
+        let config = Config { budget_bytes: 1000 * 4096, ranks_at_once, next: next as u32, ..Config::new() };
+        // SAFETY: a fresh zeroed allocation of the session's own layout, kept until drop.
+        unsafe {
+            let memory = std::alloc::alloc_zeroed(LAYOUT);
+            Shared { memory, session: Session::create(memory, 42, &config, 7) }
+        }
+    }
+
+    /// Ranks that have joined in this order, the first ones with a place.
+    fn with_ranks(ranks_at_once: u32, next: Next, ranks: u32) -> (Shared, Vec<usize>) {
+        let shared = Shared::new(ranks_at_once, next);
+        let join = |rank| {
+            let me = shared.session.claim(Identity { pid: rank + 1, start: 1 }, 0).unwrap();
+            shared.decide(|decision| decision.join(me, rank, 1, &mut |_| ()));
+            me
+        };
+        let all = (0..ranks).map(join).collect();
+        (shared, all)
+    }
+
+    fn decide(&self, work: impl FnOnce(&Decision)) {
+        work(&self.session.decide(None, |_| true, || ()));
+    }
+
+    fn stand(&self, me: usize) -> Stand {
+        self.seat(me).stand()
+    }
+
+    fn seat(&self, me: usize) -> &Seat {
+        self.session.process(me).unwrap().seat()
+    }
+
+    fn running(&self, all: &[usize]) -> Vec<usize> {
+        all.iter().copied().filter(|me| self.stand(*me).holds()).collect()
+    }
+
+    /// The rank begins a call and finds nothing to do there.
+    fn block(&self, me: usize) {
+        self.seat(me).enter();
+        self.decide(|decision| decision.give_up(me, 2, &mut |_| ()));
+    }
+
+    /// What it waited for has come.
+    fn wants(&self, me: usize, stand: Stand) {
+        assert!(!self.seat(me).leave());
+        self.decide(|decision| decision.want(me, stand, 3, &mut |_| ()));
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; tests do not keep the reference beyond the value.
+        unsafe { std::alloc::dealloc(self.memory, LAYOUT) };
+    }
+}
+
+#[test]
+fn as_many_as_there_are_places() {
+    let (shared, all) = Shared::with_ranks(2, Next::Fifo, 4);
+    assert_eq!(shared.running(&all), all[..2]);
+    assert!(shared.session.turns().anybody_waits());
+    shared.block(all[0]);
+    assert_eq!(shared.running(&all), all[1..3]);
+    shared.wants(all[0], Stand::Waiting);
+    assert_eq!(shared.stand(all[0]), Stand::Waiting);
+    shared.block(all[1]);
+    shared.block(all[2]);
+    assert_eq!(shared.running(&all), [all[0], all[3]]);
+    assert!(!shared.session.turns().anybody_waits());
+}
+
+#[test]
+fn a_call_that_kept_nobody_waiting_costs_no_place() {
+    let (shared, all) = Shared::with_ranks(1, Next::Fifo, 1);
+    let seat = shared.seat(all[0]);
+    seat.enter();
+    assert_eq!(seat.stand(), Stand::Calling);
+    assert!(seat.idle() && seat.idle() && seat.leave());
+    assert_eq!(seat.stand(), Stand::Running);
+}
+
+#[test]
+fn whoever_sits_in_a_call_loses_the_place() {
+    let (shared, all) = Shared::with_ranks(1, Next::Fifo, 3);
+    // Idle: at once when another one comes, or looks.
+    shared.seat(all[0]).enter();
+    assert!(shared.seat(all[0]).idle());
+    shared.decide(|decision| decision.look(5, 1 << 40, &mut |_| ()));
+    assert_eq!((shared.stand(all[0]), shared.stand(all[1])), (Stand::Blocked, Stand::Running));
+    assert!(!shared.seat(all[0]).idle() && !shared.seat(all[0]).leave());
+    // In a call, as seen twice: after a while. In another call by then: not.
+    let look = |now| shared.decide(|decision| decision.look(now, 1 << 40, &mut |_| ()));
+    shared.seat(all[1]).enter();
+    look(1000);
+    look(1000 + STALE_US - 1);
+    assert_eq!(shared.stand(all[1]), Stand::Calling);
+    assert!(shared.seat(all[1]).leave());
+    shared.seat(all[1]).enter();
+    look(1000 + 2 * STALE_US);
+    assert_eq!(shared.stand(all[1]), Stand::Calling);
+    look(1000 + 3 * STALE_US);
+    assert_eq!((shared.stand(all[1]), shared.stand(all[2])), (Stand::Blocked, Stand::Running));
+    // One that computes keeps it.
+    shared.wants(all[0], Stand::Waiting);
+    look(1 << 30);
+    look(1 << 31);
+    assert_eq!(shared.running(&all), [all[2]]);
+}
+
+#[test]
+fn who_comes_next() {
+    for (rule, expected) in [(Next::Vrss, 2), (Next::Fifo, 1), (Next::Lifo, 3), (Next::Pending, 3)] {
+        let (shared, all) = Shared::with_ranks(1, rule, 4);
+        for (me, pages) in all.iter().zip([0, 10, 30, 20]) {
+            shared.session.process(*me).unwrap().acquire(shared.session.ledger(), pages);
+        }
+        shared.decide(|decision| {
+            decision.sent(3);
+            decision.sent(0);
+        });
+        shared.block(all[0]);
+        assert_eq!(shared.running(&all), [all[expected]], "{rule:?}");
+    }
+}
+
+#[test]
+fn the_polite_come_last_and_nobody_is_passed_over_for_ever() {
+    let (shared, all) = Shared::with_ranks(1, Next::Vrss, 3);
+    for (me, pages) in all.iter().zip([100, 50, 1]) {
+        shared.session.process(*me).unwrap().acquire(shared.session.ledger(), pages);
+    }
+    // The largest asks again and again for what has not come.
+    shared.decide(|decision| decision.want(all[0], Stand::Polite, 2, &mut |_| ()));
+    assert_eq!(shared.running(&all), [all[1]]);
+    let mut turns = 0;
+    while shared.running(&all) != [all[2]] {
+        let now = shared.running(&all)[0];
+        shared.block(now);
+        shared.wants(now, Stand::Waiting);
+        turns += 1;
+        assert!(turns < 20, "passed over for ever");
+    }
+}
+
+#[test]
+fn where_nothing_happens_one_more_computes() {
+    let (shared, all) = Shared::with_ranks(1, Next::Fifo, 3);
+    let look = |now| shared.decide(|decision| decision.look(now, 1000, &mut |_| ()));
+    let faults = &shared.session.process(all[0]).unwrap().counters.faults;
+    look(1000);
+    // It brings pages in: it is at work.
+    faults.add(1);
+    look(2100);
+    assert_eq!(shared.running(&all), [all[0]]);
+    look(3200);
+    assert_eq!(shared.running(&all), all[..2]);
+    // That one ends its turn: it was one too many, and the third does not come.
+    shared.block(all[1]);
+    assert_eq!(shared.running(&all), [all[0]]);
+    // However busy, not for ever.
+    faults.add(1);
+    look(3200 + LIMIT * 1000 - 1);
+    faults.add(1);
+    look(5000 + LIMIT * 1000);
+    assert_eq!(shared.running(&all), [all[0], all[2]]);
+}
+
+#[test]
+fn as_many_as_fit() {
+    let (shared, all) = Shared::with_ranks(0, Next::Vrss, 4);
+    assert_eq!(shared.session.ranks_at_once(), u32::MAX);
+    for me in &all {
+        shared.session.process(*me).unwrap().change_managed(shared.session.ledger(), 400);
+    }
+    assert_eq!(shared.session.ranks_at_once(), 2);
+    shared.session.process(all[0]).unwrap().change_managed(shared.session.ledger(), 4000);
+    assert_eq!(shared.session.ranks_at_once(), 1);
+}
+
+#[test]
+fn the_dead_give_their_place_and_their_lock_back() {
+    let (shared, all) = Shared::with_ranks(1, Next::Fifo, 2);
+    // Killed in the middle of a decision.
+    core::mem::forget(shared.session.decide(Some(all[0]), |_| true, || ()));
+    let lives = |who: Identity| who.pid != 1;
+    shared.session.sweep(9, 100, lives);
+    shared.session.decide(Some(all[1]), lives, || ()).look(5, 1 << 40, &mut |_| ());
+    assert_eq!(shared.stand(all[1]), Stand::Running);
+}
+
+/// Ranks in threads: never more than allowed compute, all come to an end, some die in the middle of anything.
+#[test]
+fn turns_of_many() {
+    const RANKS: u32 = 8;
+    for rule in [Next::Vrss, Next::Fifo, Next::Lifo, Next::Pending] {
+        let shared = Shared::new(2, rule);
+        let session = shared.session;
+        let computing = AtomicU32::new(0);
+        let dead: Vec<AtomicBool> = (0..RANKS + 1).map(|_| AtomicBool::new(false)).collect();
+        let alive = |who: Identity| !dead[who.pid as usize].load(SeqCst);
+        let pause = || std::thread::yield_now();
+        std::thread::scope(|scope| {
+            for rank in 0..RANKS {
+                let (dead, computing, alive, pause) = (&dead, &computing, &alive, &pause);
+                scope.spawn(move || {
+                    let me = session.claim(Identity { pid: rank + 1, start: 1 }, 0).unwrap();
+                    let seat = session.process(me).unwrap().seat();
+                    let until_running = || {
+                        while seat.stand() != Stand::Running {
+                            pause();
+                            session.sweep(99, 1, alive);
+                            session.decide(Some(me), alive, pause).look(1, 1 << 40, &mut |_| ());
+                        }
+                    };
+                    session.decide(Some(me), alive, pause).join(me, rank, 1, &mut |_| ());
+                    until_running();
+                    for round in 0..300u32 {
+                        let now = computing.fetch_add(1, SeqCst) + 1;
+                        assert!(now <= 2, "{now} compute at once");
+                        computing.fetch_sub(1, SeqCst);
+                        if rank % 4 == 3 && round == 150 {
+                            if rank == 3 {
+                                core::mem::forget(session.decide(Some(me), alive, pause));
+                            }
+                            dead[rank as usize + 1].store(true, SeqCst);
+                            return;
+                        }
+                        seat.enter();
+                        if round % 3 == 0 {
+                            session.decide(Some(me), alive, pause).give_up(me, 1, &mut |_| ());
+                        } else if round % 3 == 1 {
+                            seat.idle();
+                        }
+                        if !seat.leave() {
+                            let stand = if round % 2 == 0 { Stand::Waiting } else { Stand::Polite };
+                            session.decide(Some(me), alive, pause).want(me, stand, 1, &mut |_| ());
+                            until_running();
+                        }
+                    }
+                    session.decide(Some(me), alive, pause).go(me, 1, &mut |_| ());
+                });
+            }
+        });
+    }
+}

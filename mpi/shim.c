@@ -1,0 +1,516 @@
+/* Preloaded into the ranks of an MPI job: tells libream.so when a rank is in a call of MPI, and lets it sleep there
+ * instead of spinning. Built once for each implementation, since their types differ.
+ *
+ * Calls are passed on as they are: a barrier stays the barrier that the implementation makes of it, so results are those
+ * of a plain run. What every call that waits has in common is that the implementation polls, and calls a function of
+ * another library whenever it has found nothing: sched_yield() in Open MPI (with mpi_yield_when_idle), and
+ * ucp_worker_progress() in MPICH over UCX. These are the places where a rank gives its place up and sleeps. An
+ * implementation that polls in another way loses its place to ranks that wait for one, and spins meanwhile.
+ *
+ * Nothing here is linked with an MPI library: in a process without one the file does nothing. The functions that stand
+ * for those of MPI are made by generate.sh from calls.txt and the site's own mpi.h.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "turns.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Polls without looking at the clock, and how many lie between two looks. */
+#define FIRST_POLLS 64
+#define POLLS 16
+/* How long a rank polls before it sleeps, in nanoseconds; the second where there are more ranks than processors. */
+#define SPIN 50000
+#define SPIN_CROWDED 10000
+/* POLLS polls that found nothing never take as long, in nanoseconds. */
+#define BUSY 5000
+/* Failed tests after which it is looked whether anything is done in between, and how long such a test may take then. */
+#define TESTS 64
+#define TEST 20000
+
+static struct ream_rank rank;
+/* There are turns, and this process is a rank. */
+static int joined;
+/* Several threads may be in MPI at a time. */
+static int multiple;
+static int crowded;
+/* Messages are to be counted. */
+static int counting;
+
+/* With MPI_THREAD_MULTIPLE: the threads that have used MPI, and those that are in it. */
+static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
+static pthread_key_t thread_end;
+static int known, inside;
+static atomic_int napping;
+
+static __thread struct {
+	/* Calls of MPI, one in another. */
+	int depth;
+	int known;
+	/* In the present call. */
+	unsigned polls, naps;
+	uint64_t since, last;
+	int found_nothing;
+	/* Of tests that failed, one after the other. */
+	unsigned fails, deferred;
+	uint64_t failed, left;
+	int spins;
+	unsigned answered;
+} self __attribute__((tls_model("initial-exec")));
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* A function behind this library. */
+static void *behind(const char *name, const char *const *libraries)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+
+	/* Loaded later, and for itself, as by an interpreter. */
+	for (; !found && *libraries; libraries++) {
+		void *library = dlopen(*libraries, RTLD_LAZY | RTLD_NOLOAD);
+
+		if (library)
+			found = dlsym(library, name);
+	}
+	return found;
+}
+
+#ifdef OPEN_MPI
+static const char *const mpi_libraries[] = { "libmpi.so.40", NULL };
+static const char *const poll_libraries[] = { "libopen-pal.so.40", "libopen-pal.so.80", NULL };
+#else
+static const char *const mpi_libraries[] = { "libmpich.so.12", "libmpi.so.12", NULL };
+static const char *const poll_libraries[] = { "libucp.so.0", NULL };
+#endif
+
+static void *real(const char *name)
+{
+	void *found = behind(name, mpi_libraries);
+
+	if (!found) {
+		fprintf(stderr, "ream: %s: not to be found in the MPI library of this program, which is another than Ream was built for\n",
+			name);
+		_exit(125);
+	}
+	return found;
+}
+
+/* What another tool has put before the function of MPI; NULL where there is none. */
+static void *tool(const char *name, void *profiled)
+{
+	void *found = behind(name, mpi_libraries);
+	Dl_info one, other;
+
+	if (!found || found == profiled || !dladdr(found, &one) || !dladdr(profiled, &other))
+		return NULL;
+	return one.dli_fbase == other.dli_fbase ? NULL : found;
+}
+
+static void forget_thread(void *unused)
+{
+	(void)unused;
+	pthread_mutex_lock(&threads);
+	known--;
+	if (inside > 0 && inside == known)
+		rank.enter();
+	pthread_mutex_unlock(&threads);
+}
+
+static void enter_one_of_many(void)
+{
+	int rouse;
+
+	pthread_mutex_lock(&threads);
+	if (!self.known) {
+		self.known = 1;
+		known++;
+		pthread_setspecific(thread_end, &threads);
+	}
+	inside++;
+	if (inside == known)
+		rank.enter();
+	rouse = inside > 1 && atomic_load(&napping);
+	pthread_mutex_unlock(&threads);
+	/* It may hold a lock of MPI's while it sleeps. */
+	if (rouse)
+		rank.rouse();
+}
+
+static void enter(void)
+{
+	if (self.depth++ || !joined)
+		return;
+	self.polls = self.naps = 0;
+	self.since = 0;
+	if (multiple)
+		enter_one_of_many();
+	else
+		rank.enter();
+}
+
+static void leave(void)
+{
+	if (--self.depth || !joined)
+		return;
+	if (multiple) {
+		pthread_mutex_lock(&threads);
+		inside--;
+		pthread_mutex_unlock(&threads);
+	}
+	rank.leave();
+}
+
+/* Something was done: what comes next may come soon. */
+static void progressed(void)
+{
+	self.polls = self.naps = 0;
+	self.since = 0;
+}
+
+static void nap(void)
+{
+	int how = 0;
+
+	if (multiple) {
+		pthread_mutex_lock(&threads);
+		how = inside < known ? REAM_HASTY | REAM_OTHERS : REAM_HASTY;
+		pthread_mutex_unlock(&threads);
+	}
+	atomic_fetch_add(&napping, 1);
+	rank.idle(self.naps++, how);
+	atomic_fetch_sub(&napping, 1);
+	self.polls = FIRST_POLLS;
+	self.last = 0;
+}
+
+/* The implementation has found nothing to do. Returns whether the processor was left to others. */
+static int found_nothing(void)
+{
+	uint64_t time;
+
+	self.found_nothing = 1;
+	if (!rank.idle || ++self.polls < FIRST_POLLS || self.polls % POLLS)
+		return 0;
+	time = now();
+	if (self.last && time - self.last > BUSY && self.polls > FIRST_POLLS + 2 * POLLS) {
+		/* It was not always nothing. */
+		self.since = time;
+		self.naps = 0;
+	}
+	self.last = time;
+	if (!self.since)
+		self.since = time;
+	if (time - self.since < (crowded ? SPIN_CROWDED : SPIN) && !self.naps)
+		return 0;
+	nap();
+	return 1;
+}
+
+#ifdef OPEN_MPI
+
+EXPORT int sched_yield(void)
+{
+	if (self.depth && found_nothing())
+		return 0;
+	/* In a plain run it yields where there are more ranks than processors. */
+	if (self.depth && rank.idle && !crowded)
+		return 0;
+	return (int)syscall(SYS_sched_yield);
+}
+
+EXPORT void opal_progress(void);
+EXPORT void opal_progress(void)
+{
+	static void (*_Atomic next)(void);
+	void (*function)(void) = next;
+
+	if (!function) {
+		*(void **)&function = behind("opal_progress", poll_libraries);
+		if (!function)
+			return;
+		next = function;
+	}
+	self.found_nothing = 0;
+	function();
+	if (!self.found_nothing && self.depth)
+		progressed();
+}
+
+#else
+
+EXPORT unsigned ucp_worker_progress(void *worker);
+EXPORT unsigned ucp_worker_progress(void *worker)
+{
+	static unsigned (*_Atomic next)(void *);
+	unsigned (*function)(void *) = next;
+	unsigned done;
+
+	if (!function) {
+		*(void **)&function = behind("ucp_worker_progress", poll_libraries);
+		if (!function)
+			return 0;
+		next = function;
+	}
+	done = function(worker);
+	if (!self.depth)
+		return done;
+	if (done)
+		progressed();
+	else
+		found_nothing();
+	return done;
+}
+
+#endif
+
+/* A call that only asks has answered yes or no. Whoever asks and asks waits all the same. */
+static void tested(int yes)
+{
+	uint64_t time;
+
+	if (!joined || self.depth)
+		return;
+	if (yes) {
+		self.fails = self.deferred = 0;
+		self.spins = 0;
+		return;
+	}
+	if (!self.spins && ++self.fails % TESTS)
+		return;
+	time = now();
+	if (self.spins) {
+		self.spins = time - self.left < 4 * TEST;
+	} else {
+		self.spins = time - self.failed < TESTS * TEST;
+		self.failed = time;
+	}
+	if (self.spins && !(multiple && known > 1))
+		rank.defer(++self.deferred);
+	else if (self.spins)
+		usleep(50);
+	self.left = now();
+}
+
+/* One-sided calls, which are answered at once, may be another way to ask and ask. */
+static void answered(void)
+{
+	if (!joined || self.depth || multiple || ++self.answered % TESTS)
+		return;
+	rank.defer(0);
+}
+
+static unsigned number_of_rank(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text)
+			return (unsigned)strtoul(text, NULL, 10);
+	}
+	return 0;
+}
+
+static int ranks_here(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text)
+			return atoi(text);
+	}
+	return 1;
+}
+
+/* Finds libream.so's functions. */
+static void look_for_turns(void)
+{
+	struct ream_rank found;
+	cpu_set_t processors;
+
+	if (rank.join)
+		return;
+#define FIND(name) *(void **)&found.name = dlsym(RTLD_DEFAULT, "ream_rank_" #name)
+	FIND(join);
+	FIND(enter);
+	FIND(leave);
+	FIND(idle);
+	FIND(rouse);
+	FIND(defer);
+	FIND(counts);
+	FIND(sent);
+	FIND(end);
+#undef FIND
+	if (!found.join || !found.enter || !found.leave || !found.idle || !found.rouse || !found.defer || !found.counts ||
+	    !found.sent || !found.end)
+		return;
+	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
+		crowded = ranks_here() > CPU_COUNT(&processors);
+	rank = found;
+}
+
+/* MPI is there: from now on this process takes part. */
+static void begun(void)
+{
+	int (*level)(int *) = NULL;
+	int provided = MPI_THREAD_SINGLE;
+
+	if (joined || !rank.join)
+		return;
+	*(void **)&level = real("PMPI_Query_thread");
+	level(&provided);
+	if (rank.join(number_of_rank()) != 0)
+		return;
+	counting = rank.counts();
+	if (provided == MPI_THREAD_MULTIPLE && pthread_key_create(&thread_end, forget_thread) == 0) {
+		multiple = 1;
+		self.known = 1;
+		known = 1;
+		pthread_setspecific(thread_end, &threads);
+	}
+	joined = 1;
+}
+
+/* A communicator that is an object of the implementation's: found, not linked with. */
+static MPI_Comm world_of_all(void)
+{
+#ifdef OPEN_MPI
+	static _Atomic(MPI_Comm) world;
+
+	/* Not the next one: the program may have taken a copy of its own, which is everybody's then. */
+	if (!world)
+		world = (MPI_Comm)dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
+	if (!world)
+		world = (MPI_Comm)real("ompi_mpi_comm_world");
+	return world;
+#else
+	return MPI_COMM_WORLD;
+#endif
+}
+
+/* A message goes to a rank of a communicator. */
+static void sends(MPI_Comm comm, int to)
+{
+	int (*group_of)(MPI_Comm, MPI_Group *), (*translate)(MPI_Group, int, const int *, MPI_Group, int *);
+	int (*is_inter)(MPI_Comm, int *), (*forget)(MPI_Group *);
+	MPI_Group theirs, world;
+	int number = to, inter = 0;
+
+	if (to < 0)
+		return;
+	if (comm != world_of_all()) {
+		*(void **)&is_inter = real("PMPI_Comm_test_inter");
+		*(void **)&translate = real("PMPI_Group_translate_ranks");
+		*(void **)&forget = real("PMPI_Group_free");
+		/* One that is none is for the call itself to complain of. */
+		if (is_inter(comm, &inter) != MPI_SUCCESS)
+			return;
+		*(void **)&group_of = real(inter ? "PMPI_Comm_remote_group" : "PMPI_Comm_group");
+		group_of(comm, &theirs);
+		*(void **)&group_of = real("PMPI_Comm_group");
+		group_of(world_of_all(), &world);
+		translate(theirs, 1, &to, world, &number);
+		forget(&theirs);
+		forget(&world);
+	}
+	if (number >= 0)
+		rank.sent((unsigned)number);
+}
+
+static int counts_messages(void)
+{
+	return counting && joined && !self.depth;
+}
+
+/* The end of the process; _exit and signals leave it to the others to see that it has gone. */
+__attribute__((destructor)) static void end(void)
+{
+	if (joined)
+		rank.end();
+}
+
+/*
+ * How calls are passed on. REAL finds the implementation's function once; what a tool has put before it gets the call
+ * first, and comes back with the profiled one.
+ */
+#define REAL(name) \
+	static __typeof__(MPI_##name) *real_##name(void) \
+	{ \
+		static _Atomic(__typeof__(MPI_##name) *) next; \
+		__typeof__(MPI_##name) *function = next; \
+		if (!function) { \
+			*(void **)&function = real("PMPI_" #name); \
+			next = function; \
+		} \
+		return function; \
+	}
+
+#define BOTH(name, params, args) \
+	EXPORT int PMPI_##name params; \
+	EXPORT int PMPI_##name params { return pass_##name args; } \
+	EXPORT int MPI_##name params \
+	{ \
+		static _Atomic int looked; \
+		static __typeof__(MPI_##name) *_Atomic before; \
+		if (!looked) { \
+			__typeof__(MPI_##name) *function; \
+			*(void **)&function = tool("MPI_" #name, (void *)(uintptr_t)real_##name()); \
+			before = function; \
+			looked = 1; \
+		} \
+		return before ? before args : pass_##name args; \
+	}
+
+#define PASS(name, params, args, first, then) \
+	REAL(name) \
+	static int pass_##name params \
+	{ \
+		int result; \
+		first; \
+		enter(); \
+		result = real_##name() args; \
+		leave(); \
+		then; \
+		return result; \
+	} \
+	BOTH(name, params, args)
+
+#define WAIT(name, params, args) PASS(name, params, args, (void)0, (void)0)
+#define ASK(name, params, args, answer) PASS(name, params, args, (void)0, tested(result != MPI_SUCCESS || *answer != 0))
+#define SYNC(name, params, args) PASS(name, params, args, (void)0, answered())
+#define SEND(name, params, args) \
+	PASS(name, params, args, if (counts_messages()) sends(comm, dest), (void)0)
+#define BEGIN(name, params, args) PASS(name, params, args, look_for_turns(), if (result == MPI_SUCCESS) begun())
+/* Does not wait: only counted. */
+#define POST(name, params, args) \
+	REAL(name) \
+	static int pass_##name params \
+	{ \
+		if (counts_messages()) \
+			sends(comm, dest); \
+		return real_##name() args; \
+	} \
+	BOTH(name, params, args)
+
+#include "calls.inc"

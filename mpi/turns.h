@@ -1,0 +1,21 @@
+/* What libream.so offers to the libraries in this directory; crates/runtime/src/turns.rs says what each does. */
+#ifndef REAM_TURNS_H
+#define REAM_TURNS_H
+
+struct ream_rank {
+	int (*join)(unsigned number);
+	void (*enter)(void);
+	void (*leave)(void);
+	void (*idle)(unsigned naps, int how);
+	void (*rouse)(void);
+	void (*defer)(unsigned naps);
+	int (*counts)(void);
+	void (*sent)(unsigned number);
+	void (*end)(void);
+};
+
+/* For idle(). */
+#define REAM_HASTY 1
+#define REAM_OTHERS 2
+
+#endif
