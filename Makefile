@@ -16,7 +16,7 @@ cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
-.PHONY: all build library command dlm wheel try check bench install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build library command dlm nas wheel try check bench install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -37,7 +37,7 @@ library:
 	$(CARGO) build --release --package ream-calls
 	$(CARGO) build --release --package ream-inside
 
-command: dlm
+command: dlm nas
 	$(CARGO) build --release --package ream-cli --package ream-bench --package ream-dlmc
 
 # The functions of dlm.h, which programs are linked with.
@@ -46,6 +46,12 @@ dlm:
 	$(CC) -O2 -g -fPIC -Wall -Wextra -Werror -Iinclude -c dlm/dlm.c -o $(release)/dlm.o
 	rm -f $(release)/libdlm.a
 	$(AR) rc $(release)/libdlm.a $(release)/dlm.o
+
+# The kernels of `ream bench nas` and `all`. OPENMP= builds them for one thread, where the compiler has no OpenMP.
+OPENMP ?= -fopenmp
+nas:
+	mkdir -p $(release)
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) bench/nas/*.c -o $(release)/ream-bench-nas -lm
 
 # The Python package, with the library and the command inside.
 wheel:
@@ -100,6 +106,7 @@ install:
 	ln -sfn ../../bin/ream $(lib)/ream-handler
 	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
 	$(INSTALL) -D -m 755 $(release)/ream-bench-coverage $(bin)/ream-bench-coverage
+	$(INSTALL) -D -m 755 $(release)/ream-bench-nas $(bin)/ream-bench-nas
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 $(release)/libream_inside.so $(lib)/libream_inside.so
@@ -126,7 +133,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc
