@@ -16,7 +16,7 @@ cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
-.PHONY: all build library command dlm nas wheel try check bench install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build library command dlm nas wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make try       show the main job: a data program on more data than it is given RAM'
 	@echo 'make check     run every check and test'
 	@echo 'make bench     measure paging against the raw device, kernel swap and RAM'
+	@echo 'make bench-quick    measure everything in some minutes; make bench-all: in an hour and a half. OUT=DIR names the results'
 	@echo 'make install   install to DESTDIR and PREFIX ($(PREFIX)); make uninstall takes it away again'
 	@echo 'make wheel     build the Python package, with Ream inside'
 	@echo 'make fmt lint  format the code; check it with clippy, warnings denied'
@@ -93,6 +94,11 @@ bench:
 	packaging/needs.sh bench
 	$(MAKE) build
 	$(release)/ream bench paging $(BENCH)
+
+bench-quick bench-all:
+	packaging/needs.sh bench
+	$(MAKE) build
+	$(release)/ream bench all $(if $(filter bench-all,$@),--full,--quick) $(if $(OUT),--out $(OUT)) $(BENCH)
 
 fmt:
 	$(CARGO) fmt --all

@@ -7,6 +7,7 @@ mod charts;
 mod contest;
 mod ground;
 mod html;
+mod overview;
 mod plan;
 mod progress;
 mod result;
@@ -87,6 +88,42 @@ pub fn report(arguments: &[String]) -> Result<Option<i32>, String> {
 /// Whether a step was asked for.
 fn wanted(options: &Options, step: &Step) -> bool {
     options.only.is_empty() || options.only.iter().any(|only| matches(&step.name, only))
+}
+
+/// What the newest results in a directory say in short, as Markdown for the README: files are named by their dates. `link` is
+/// where the directory is, seen from there.
+///
+/// # Errors
+/// The results cannot be read.
+pub fn figures(directory: &Path, link: &str) -> Result<String, String> {
+    let entries = std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let files =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|is| is == "json"));
+    let Some(newest) = files.max() else {
+        return Ok(
+            "No release has been measured yet; `make bench-all` measures, and writes a page with pictures.\n".into()
+        );
+    };
+    let results = Results::load(&newest)?;
+    let fact = |name: &str| results.machine[name].to_string().trim_matches('"').to_owned();
+    let mut text = "| question | answer |\n|---|---|\n".to_owned();
+    for question in overview::questions(&results) {
+        let answer = question.sum().unwrap_or_else(|| "not measured".into());
+        text += &format!("| {} | {answer} |\n", question.title);
+    }
+    let name = newest.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    text += &format!(
+        "\n`ream bench all --{}`, {}: {}, {} processors, Linux {}; [all of it]({link}/{name}.txt).\n",
+        results.settings["scale"].as_str().unwrap_or("quick"),
+        results.begun.split('T').next().unwrap_or_default(),
+        fact("processor"),
+        fact("processors"),
+        fact("kernel"),
+    );
+    for warning in &results.warnings {
+        text += &format!("Measured although {warning}.\n");
+    }
+    Ok(text)
 }
 
 fn measure(options: &Options, commands: Commands, steps: &[Step], tlb: Tlb) -> Result<i32, String> {
@@ -314,6 +351,21 @@ mod tests {
         assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
         assert_eq!(at(1_735_689_599), "2024-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn the_newest_results_are_what_the_readme_says() {
+        let directory = std::env::temp_dir().join(format!("ream-figures-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        assert!(figures(&directory, "x").unwrap().starts_with("No release"));
+        let mut results = result::tests::example();
+        save(&directory.join("2001-01-01.json"), &results).unwrap();
+        results.settings = json!({"scale": "full"});
+        save(&directory.join("2002-01-01.json"), &results).unwrap();
+        let text = figures(&directory, "docs/results").unwrap();
+        assert!(text.contains("--full") && text.contains("(docs/results/2002-01-01.txt)"), "{text}");
+        assert!(text.contains("| How close to the device? | Share"), "{text}");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

@@ -8,6 +8,13 @@ extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
+/// From now on writing to a worker that has ended is an error instead of the end of this process. Programs that are started
+/// get the signal as it was.
+pub fn outlive_workers() {
+    // SAFETY: ignoring a signal runs no code.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
 /// From now on SIGINT, SIGTERM and SIGHUP are noted down instead of ending this process.
 pub fn heed() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

@@ -24,6 +24,7 @@ pub mod statistics;
 pub mod swap;
 pub mod work;
 
+pub use all::figures;
 use arguments::Command;
 use machine::Tlb;
 
@@ -31,6 +32,7 @@ use machine::Tlb;
 /// every requirement met, 1 when one fell short, 125 when it could not be measured. `tlb` is for the description of the
 /// machine.
 pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
+    interrupt::outlive_workers();
     let rest = args.get(1..).unwrap_or_default();
     let result = match args.first().map(String::as_str) {
         Some("all") => all::main(rest, tlb),

@@ -16,8 +16,8 @@ const WIDTH: f64 = 360.0;
 const LEFT: f64 = 8.0;
 const RIGHT: f64 = WIDTH - 12.0;
 /// Height of a row, and of the line with its name.
-const ROW: f64 = 31.0;
-const NAME: f64 = 13.0;
+const ROW: f64 = 36.0;
+const NAME: f64 = 12.0;
 
 /// Colours that are told apart by people who see few of them (Okabe and Ito's), and forms for those who see none.
 fn colour(kind: Kind) -> &'static str {
@@ -78,6 +78,12 @@ fn text(x: f64, y: f64, anchor: &str, class: &str, words: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" class=\"{class}\">{}</text>", escape(words))
 }
 
+/// The name of a place on an axis, within the picture.
+fn tick(at: f64, y: f64, label: &str) -> String {
+    let half = 3.6 * label.chars().count() as f64;
+    text(at.clamp(half, WIDTH - half), y, "middle", "tick", label)
+}
+
 /// As many letters as fit a share of the width.
 fn short(words: &str, letters: usize) -> String {
     match words.chars().count() > letters {
@@ -119,7 +125,7 @@ pub fn speeds(title: &str, reference: &str, rows: &[(String, Vec<Point>)]) -> St
         let equal = label == "1";
         let class = if equal { "equal" } else { "grid" };
         let _ = write!(content, "<path class=\"{class}\" d=\"M{at:.1} {top:.1}V{bottom:.1}\"/>");
-        content += &text(at, bottom + 12.0, "middle", "tick", &label);
+        content += &tick(at, bottom + 12.0, &label);
     }
     content += &text(axis.at(1.0).clamp(60.0, WIDTH - 60.0), bottom + 25.0, "middle", "tick", reference);
     for (name, points) in rows {
@@ -149,7 +155,7 @@ fn legends<'a>(content: &mut String, all: impl Iterator<Item = (Kind, bool, &'a 
     let mut x = LEFT + 5.0;
     for (kind, hollow, label) in all {
         let label = short(label, 34);
-        let wide = 18.0 + 6.0 * label.chars().count() as f64;
+        let wide = 24.0 + 6.2 * label.chars().count() as f64;
         if x + wide > RIGHT && x > LEFT + 5.0 {
             (x, y) = (LEFT + 5.0, y + 16.0);
         }
@@ -173,7 +179,7 @@ pub fn rounds(row: &Row) -> Option<String> {
     let mut content = String::new();
     for (at, label) in axis.ticks() {
         let _ = write!(content, "<path class=\"grid\" d=\"M{at:.1} 4V{bottom:.1}\"/>");
-        content += &text(at, bottom + 12.0, "middle", "tick", &label);
+        content += &tick(at, bottom + 12.0, &label);
     }
     let better = if row.more_is_better { "more is better" } else { "less is better" };
     content += &text(RIGHT, bottom + 25.0, "end", "tick", &format!("{}; {better}", row.unit));

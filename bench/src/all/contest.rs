@@ -158,7 +158,9 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
                     return all(rows, &|row| row.failed = Some(format!("{}: {why}", contender.name)));
                 }
                 Err(why) => {
-                    absent[place] = Some(why);
+                    let killed = contender.kind == Kind::Swap && why.starts_with("signal: 9");
+                    let memory = "the kernel ended it for want of memory in its cgroup, swap or not";
+                    absent[place] = Some(if killed { memory.to_owned() } else { why });
                     continue;
                 }
             };

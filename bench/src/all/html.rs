@@ -1,7 +1,8 @@
 //! Results as one page that needs nothing else: for a phone, a screen, or paper; no script, no font, nothing from elsewhere.
 
-use super::charts::{self, Point};
-use super::result::{Kind, Results, Row, Speed};
+use super::charts;
+use super::overview::{Question, questions};
+use super::result::{Results, Row};
 use super::table::{facts, left_out, number};
 use crate::statistics::{Spread, interval, median};
 
@@ -39,7 +40,7 @@ pub fn page(results: &Results) -> String {
         body += &format!("<p class=\"warning\"><strong>Measured all the same:</strong> {}</p>", escape(warning));
     }
     body += "</header><main><section id=\"overview\" class=\"overview\"><h2>In short</h2><div class=\"grid\">";
-    body += &questions(results);
+    body += &pictures(results);
     body += "</div><p class=\"small\">Points are medians of rounds in turns, lines their 95 % intervals (bootstrap of the \
              ratios of each round). Right of 1 is faster.</p></section>";
     body += &contents(results);
@@ -67,86 +68,16 @@ fn field(results: &Results, name: &str) -> String {
     escape(&found.map_or("?".to_owned(), |(_, value)| value))
 }
 
-/// The pictures of the overview: one for each question that there are figures for.
-fn questions(results: &Results) -> String {
-    let mut text = String::new();
-    let mut add = |question: &str, about: &str, reference: &str, rows: Vec<(String, Vec<Point>)>| {
-        if rows.is_empty() {
-            text += &format!("<figure><h3>{question}</h3><p>Nothing was measured here that tells.</p></figure>");
-            return;
+/// The pictures of the overview: one for each question.
+fn pictures(results: &Results) -> String {
+    let picture = |question: &Question| match question.sum() {
+        None => format!("<figure><h3>{}</h3><p>Nothing was measured here that tells.</p></figure>", question.title),
+        Some(sum) => {
+            let picture = charts::speeds(question.title, question.reference, &question.rows);
+            format!("<figure><h3>{}</h3><p>{}</p>{picture}</figure>", question.title, escape(&sum))
         }
-        let firsts: Vec<f64> = rows.iter().filter_map(|(_, points)| Some(points.first()?.spread.middle)).collect();
-        let (low, high) =
-            firsts.iter().fold((f64::MAX, 0f64), |(low, high), value| (low.min(*value), high.max(*value)));
-        let sum = format!(
-            "{about}: {} × by the median of {} rows, {} to {}.",
-            number(median(&firsts)),
-            rows.len(),
-            number(low),
-            number(high)
-        );
-        text += &format!(
-            "<figure><h3>{question}</h3><p>{}</p>{}</figure>",
-            escape(&sum),
-            charts::speeds(question, reference, &rows)
-        );
     };
-    let of = |row: &Row, wanted: &dyn Fn(&Speed) -> bool| -> Vec<Spread> {
-        row.speeds.iter().filter(|speed| speed.of == "Ream" && wanted(speed)).map(Speed::spread).collect()
-    };
-    let point = |kind, hollow, label: &str, spread| Point { kind, hollow, label: label.to_owned(), spread };
-    let rows = || results.rows.iter().filter(|row| row.failed.is_none());
-    let fastest = |spreads: Vec<Spread>, slowest: bool| {
-        spreads.into_iter().reduce(|one, other| if (other.middle < one.middle) == slowest { other } else { one })
-    };
-
-    let swap = rows().filter_map(|row| {
-        let usual = of(row, &|speed| speed.over == "swap").into_iter().next()?;
-        let mut points = vec![point(Kind::Swap, false, "over swap as it is set", usual)];
-        let others = of(row, &|speed| speed.kind == Kind::Swap && speed.over != "swap");
-        // The better swap is, the less Ream is faster.
-        points.extend(fastest(others, true).map(|best| point(Kind::Swap, true, "over swap's best page-cluster", best)));
-        Some((title(row), points))
-    });
-    add("How much faster than swap?", "Times as fast as kernel swap as it is set", "as fast as swap", swap.collect());
-
-    let device = rows().filter_map(|row| {
-        let spread = of(row, &|speed| speed.kind == Kind::Device).into_iter().next()?;
-        Some((title(row), vec![point(Kind::Ream, false, "Ream, of the raw device", spread)]))
-    });
-    add("How close to the device?", "Share of what direct I/O gets", "the device", device.collect());
-
-    let large = rows().filter(|row| matches!(row.chapter.as_str(), "large pages" | "NAS" | "NPB")).filter_map(|row| {
-        let spread = of(row, &|speed| speed.over == "plain").into_iter().next()?;
-        let mut points = vec![point(Kind::Ream, false, "Ream", spread)];
-        let over = |kind: Kind| {
-            let of_kind = |speed: &&Speed| {
-                speed.over == "plain" && row.series(&speed.of).is_some_and(|series| series.kind == kind)
-            };
-            fastest(row.speeds.iter().filter(of_kind).map(Speed::spread).collect(), false)
-        };
-        points.extend(over(Kind::Hand).map(|spread| point(Kind::Hand, false, "set by hand", spread)));
-        points.extend(over(Kind::Other).map(|spread| point(Kind::Other, true, "the best other", spread)));
-        Some((title(row), points))
-    });
-    add("What do large pages bring?", "Ream, times as fast as the plain program", "as fast as plain", large.collect());
-
-    let fits = rows().filter(|row| matches!(row.chapter.as_str(), "fits" | "malloc") || row.name == "working-set-fits");
-    let fits = fits.filter_map(|row| {
-        let spread = of(row, &|speed| speed.kind == Kind::Plain).into_iter().next()?;
-        Some((title(row), vec![point(Kind::Ream, false, "Ream, of the plain program", spread)]))
-    });
-    add("What does it cost when it fits?", "Times as fast as the plain program", "no cost", fits.collect());
-    text
-}
-
-/// A row's name in an overview.
-fn title(row: &Row) -> String {
-    match row.chapter.as_str() {
-        "paging" | "large pages" => row.name.clone(),
-        "NAS within a budget" => format!("NAS {}", row.name),
-        chapter => format!("{chapter} {}", row.name),
-    }
+    questions(results).iter().map(picture).collect()
 }
 
 fn contents(results: &Results) -> String {

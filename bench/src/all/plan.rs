@@ -243,13 +243,10 @@ fn kernels(quick: bool, worker: Worker<'_>, add: Add<'_>) {
 }
 
 fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
-    const QUICK: &[Kernel] = &[("mg", "W", 56, 1.5), ("is", "A", 68, 0.7)];
-    const FULL: &[Kernel] = &[("mg", "A", 430, 20.0), ("is", "B", 264, 3.0)];
+    const QUICK: &[Kernel] = &[("mg", "W", 56, 2.0)];
+    const FULL: &[Kernel] = &[("mg", "A", 430, 16.0), ("ft", "A", 258, 14.0)];
     for kernel in if quick { QUICK } else { FULL } {
         for share in [75, 50, 25] {
-            if quick && share == 75 {
-                continue;
-            }
             let title = format!("{} {}", kernel.0.to_uppercase(), kernel.1);
             let mut task = kernel_task("NAS within a budget", format!("{title}, {share} %"), kernel, worker);
             let budget = (kernel.2 * share / 100).max(8);
@@ -260,7 +257,7 @@ fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
                 ream(&["--memory".into(), format!("{budget}M")]),
                 Contender { name: "swap", kind: Kind::Swap, start: swap, arguments: None },
             ];
-            task.rounds = 3;
+            task.rounds = if quick { 3 } else { 2 };
             task.sweep = Some((format!("{title} within a budget"), share as f64));
             add(kernel.3, task);
         }

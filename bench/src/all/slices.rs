@@ -149,7 +149,8 @@ pub fn convert(row: &rows::Row, figures: &Figures, options: &Paging, no_swap: Op
         (_, Measure::MissTime) => speed("device", Kind::Device, ratios(&figures.raw, &figures.ream)),
         _ => speed("device", Kind::Device, ratios(&figures.ream, &figures.raw)),
     }
-    for (place, cluster) in CLUSTERS.into_iter().enumerate() {
+    // What fits says nothing of swap.
+    for (place, cluster) in CLUSTERS.into_iter().enumerate().filter(|_| row.against != Against::Nothing) {
         let name = if place == 0 { "swap".to_owned() } else { format!("swap, page-cluster {cluster}") };
         speed(&name, Kind::Swap, ratios(&figures.ream_accesses, &figures.swap_accesses[place]));
     }
