@@ -186,7 +186,7 @@ fn directory(options: &Options) -> Result<PathBuf, String> {
     match &options.out {
         Some(out) => Ok(out.clone()),
         None => {
-            let name = format!("ream-bench-{}", moment(SystemTime::now()).replace(':', "").replace('Z', ""));
+            let name = format!("ream-bench-{}", moment(SystemTime::now()).replace([':', 'Z'], ""));
             Ok(std::env::current_dir().map_err(|error| format!("this directory: {error}"))?.join(name))
         }
     }

@@ -131,7 +131,7 @@ fn rows_are_measured_in_turns_and_reported() {
         assert!(other["absent"].is_string() != (other["values"].as_array().map(Vec::len) == Some(2)), "{other:#}");
         assert!(row["speeds"][0]["median"].as_f64() > Some(0.0), "{row:#}");
     }
-    assert!(results["machine"]["kernel"].is_string() && results["machine"]["TLB entries 4 KiB"] != Value::from(0));
+    assert!(results["machine"]["kernel"].is_string());
     let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
     let text = fs::read_to_string(bench.out().join("report.txt")).expect("the text");
     assert!(

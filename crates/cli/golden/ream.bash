@@ -27,7 +27,7 @@ _ream() {
         compare) options="--runs --seconds --with --stdin --save --json --help -h" words="" ;;
         mark) options="--memory -m --pages --prefault --prefault= --lock --lock= --show --help -h" words="" ;;
         unmark) options="--help -h" words="" ;;
-        bench) options="--help -h" words="paging fits malloc pages coverage" ;;
+        bench) options="--help -h" words="all compare report paging fits malloc pages coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
         help) options="--help -h" words="run doctor setup status compare mark unmark bench completions man" ;;

@@ -66,7 +66,7 @@ complete -c ream -n "__fish_seen_subcommand_from mark" -l show -d 'say which pro
 complete -c ream -n "__fish_seen_subcommand_from mark" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from unmark" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -s h -l help -d 'print help'
-complete -c ream -n "__fish_seen_subcommand_from bench" -a 'paging fits malloc pages coverage'
+complete -c ream -n "__fish_seen_subcommand_from bench" -a 'all compare report paging fits malloc pages coverage'
 complete -c ream -n "__fish_seen_subcommand_from completions" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from completions" -a 'bash zsh fish'
 complete -c ream -n "__fish_seen_subcommand_from man" -s h -l help -d 'print help'
