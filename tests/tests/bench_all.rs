@@ -148,7 +148,7 @@ fn what_was_interrupted_goes_on() {
     let _alone = alone();
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let bench = Bench::new("bench-resume");
-        let words = ["--only", "NAS: EP", "--only", "NAS: IS", "--only", "NAS: FT", "--rounds", "3"];
+        let words = ["--only", "NAS: EP", "--only", "NAS: IS", "--only", "NAS: CG", "--rounds", "2"];
         let mut child = bench.start(&words);
         wait("the first step is done", || {
             fs::read_to_string(bench.file()).is_ok_and(|text| text.contains("\"NAS: EP S\""))
@@ -164,7 +164,7 @@ fn what_was_interrupted_goes_on() {
         assert_eq!(before["finished"], Value::Bool(false));
         let fresh = bench.run(&words);
         assert!(errors(&fresh).contains("--resume goes on with it"), "{fresh:?}");
-        let other = bench.run(&["--only", "NAS: EP", "--rounds", "3", "--resume"]);
+        let other = bench.run(&["--only", "NAS: EP", "--rounds", "2", "--resume"]);
         assert!(other.status.code() == Some(125) && errors(&other).contains("other settings"), "{other:?}");
         let resumed = bench.run(&[&words[..], &["--resume"]].concat());
         assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
@@ -227,7 +227,7 @@ fn an_ordinary_user_gets_what_needs_no_root() {
         "--only",
         "within a budget: MG W, 50",
         "--only",
-        "paging: random-read-1",
+        "paging: random-read-4",
         "--only",
         "NAS: IS",
         "--rounds",
