@@ -202,7 +202,8 @@ fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results,
     let digest = machine::digest(&there)?;
     let settings = json!({
         "scale": options.scale.name(), "only": options.only, "store": options.store, "with": options.with,
-        "rounds": options.rounds, "npb": options.suite,
+        "rounds": options.rounds.map_or("as usual".to_owned(), |rounds| rounds.to_string()),
+        "npb": options.suite.as_ref().map_or("none".to_owned(), |suite| suite.display().to_string()),
     });
     let fresh = Results {
         version: env!("CARGO_PKG_VERSION").into(),
