@@ -21,7 +21,7 @@ mpicc_openmpi = $(or $(shell command -v mpicc.openmpi),$(shell mpicc -show 2>/de
 mpicc_mpich = $(or $(shell command -v mpicc.mpich),$(shell mpicc -show 2>/dev/null | grep -q mpich && command -v mpicc))
 mpi_libraries = $(if $(mpicc_openmpi),$(release)/libream-mpi-openmpi.so) $(if $(mpicc_mpich),$(release)/libream-mpi-mpich.so)
 
-.PHONY: all build library command dlm mpi wheel try check bench install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build library command dlm mpi nas wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make try       show the main job: a data program on more data than it is given RAM'
 	@echo 'make check     run every check and test'
 	@echo 'make bench     measure paging against the raw device, kernel swap and RAM'
+	@echo 'make bench-quick    measure everything in some minutes; make bench-all: in an hour and a half. OUT=DIR names the results'
 	@echo 'make install   install to DESTDIR and PREFIX ($(PREFIX)); make uninstall takes it away again'
 	@echo 'make wheel     build the Python package, with Ream inside'
 	@echo 'make fmt lint  format the code; check it with clippy, warnings denied'
@@ -42,7 +43,7 @@ library:
 	$(CARGO) build --release --package ream-calls
 	$(CARGO) build --release --package ream-inside
 
-command: dlm
+command: dlm nas
 	$(CARGO) build --release --package ream-cli --package ream-bench --package ream-dlmc
 
 # The functions of dlm.h, which programs are linked with.
@@ -61,6 +62,12 @@ $(release)/libream-mpi-%.so: mpi/shim.c mpi/turns.h mpi/calls.txt mpi/generate.s
 	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \
 		$(shell $(mpicc_$*) -show | tr ' ' '\n' | grep '^-I') mpi/shim.c -Wl,-soname,$(notdir $@) -ldl -pthread -o $@.new
 	mv $@.new $@
+
+# The kernels of `ream bench nas` and `all`. OPENMP= builds them for one thread, where the compiler has no OpenMP.
+OPENMP ?= -fopenmp
+nas:
+	mkdir -p $(release)
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) bench/nas/*.c -o $(release)/ream-bench-nas -lm
 
 # The Python package, with the library and the command inside.
 wheel:
@@ -103,6 +110,11 @@ bench:
 	$(MAKE) build
 	$(release)/ream bench paging $(BENCH)
 
+bench-quick bench-all:
+	packaging/needs.sh bench
+	$(MAKE) build
+	$(release)/ream bench all $(if $(filter bench-all,$@),--full,--quick) $(if $(OUT),--out $(OUT)) $(BENCH)
+
 fmt:
 	$(CARGO) fmt --all
 
@@ -115,6 +127,7 @@ install:
 	ln -sfn ../../bin/ream $(lib)/ream-handler
 	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
 	$(INSTALL) -D -m 755 $(release)/ream-bench-coverage $(bin)/ream-bench-coverage
+	$(INSTALL) -D -m 755 $(release)/ream-bench-nas $(bin)/ream-bench-nas
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 $(release)/libream_inside.so $(lib)/libream_inside.so
@@ -142,7 +155,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc

@@ -88,13 +88,28 @@ pub enum Command {
 
 /// The help text.
 pub const HELP: &str = "\
-usage: ream bench paging [OPTION]...   paging against the raw device, kernel swap and plain RAM
+usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS kernels, in one report
+       ream bench compare OLD.json NEW.json [--noise PERCENT]  what changed beyond noise; 1 when anything got worse
+       ream bench report FILE.json DIR  the report of results anew
+       ream bench paging [OPTION]...   paging against the raw device, kernel swap and plain RAM
        ream bench fits [OPTION]...     data that fit the budget, with and without Ream
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
        ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
                                        under whatever else promises them
        ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
 
+Of ream bench all:
+  --quick, --full   some minutes (the usual), or about an hour
+  --out DIR         where report.html, report.txt and ream-bench.json go (a new directory here)
+  --resume          go on with what was interrupted, in the directory of --out
+  --only PATTERN    only steps whose names hold this, * for anything; may be repeated
+  --list            name the steps, with how long they take
+  --rounds N        rounds of each row
+  --npb DIR         programs of the original NAS suite as well (cg.A.x and so on), there or in bin below it
+  --anyway          also on a machine that is too small or busy; the report says so
+  --store, --with   as of the chapters
+
+Of the chapters:
   --data SIZE       data of the worker (paging: 4G; fits: 1G)
   --memory SIZE     budget (paging: 1G; fits, malloc: 4G; pages: none)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)

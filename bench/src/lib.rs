@@ -1,13 +1,18 @@
 //! `ream bench`: workloads, and the runner that measures Ream in turns with the raw device, kernel swap and plain
 //! memory, in one run on one machine.
 
+mod all;
 pub mod arguments;
 pub mod content;
 pub mod coverage;
 pub mod driver;
 pub mod fits;
+pub mod interrupt;
+pub mod journal;
 pub mod lru;
+pub mod machine;
 pub mod malloc;
+pub mod measured;
 pub mod others;
 pub mod pages;
 pub mod paging;
@@ -19,29 +24,44 @@ pub mod statistics;
 pub mod swap;
 pub mod work;
 
+pub use all::figures;
 use arguments::Command;
+use machine::Tlb;
 
 /// Runs `ream bench` with the arguments after `bench`; returns the exit status: 0 when everything was measured and
-/// every requirement met, 1 when one fell short, 125 when it could not be measured.
-pub fn main(args: Vec<String>) -> i32 {
-    let result = match arguments::parse(&args) {
-        Ok(Command::Help) => {
-            print!("{}", arguments::HELP);
-            Ok(true)
-        }
-        Ok(Command::Paging(options)) => paging::run(&options),
-        Ok(Command::Fits(options)) => fits::run(&options),
-        Ok(Command::Malloc(options)) => malloc::run(&options),
-        Ok(Command::Pages(options)) => pages::run(&options),
-        Ok(Command::Coverage(options)) => coverage::run(&options),
-        Err(error) => Err(error),
+/// every requirement met, 1 when one fell short, 125 when it could not be measured. `tlb` is for the description of the
+/// machine.
+pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
+    interrupt::outlive_workers();
+    let rest = args.get(1..).unwrap_or_default();
+    let result = match args.first().map(String::as_str) {
+        Some("all") => all::main(rest, tlb),
+        Some("compare") => all::compare(rest),
+        Some("report") => all::report(rest),
+        _ => chapter(&args),
     };
     match result {
-        Ok(true) => 0,
-        Ok(false) => 1,
+        Ok(Some(status)) => status,
+        Ok(None) => {
+            print!("{}", arguments::HELP);
+            0
+        }
         Err(error) => {
             eprintln!("ream: bench: {error}");
             125
         }
     }
+}
+
+/// Runs one of the chapters; `None` when help is asked for.
+fn chapter(args: &[String]) -> Result<Option<i32>, String> {
+    let good = match arguments::parse(args)? {
+        Command::Help => return Ok(None),
+        Command::Paging(options) => paging::run(&options),
+        Command::Fits(options) => fits::run(&options),
+        Command::Malloc(options) => malloc::run(&options),
+        Command::Pages(options) => pages::run(&options),
+        Command::Coverage(options) => coverage::run(&options),
+    };
+    good.map(|good| Some(i32::from(!good)))
 }

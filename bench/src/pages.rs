@@ -2,7 +2,7 @@
 //! the program itself, and under whatever else promises them, in turns.
 
 mod judge;
-mod rows;
+pub(crate) mod rows;
 
 use crate::arguments::Pages;
 use crate::coverage;
@@ -53,7 +53,7 @@ fn columns() -> Vec<Column> {
 /// Which of `count` settings a round runs, in order: each comes first as often as any other, and after each other one as
 /// often as after any (twice as many rounds where their number is odd), so that what one leaves behind, free memory in
 /// large or small pieces for one, meets all alike.
-fn order(round: usize, count: usize) -> Vec<usize> {
+pub(crate) fn order(round: usize, count: usize) -> Vec<usize> {
     let zigzag = (0..count).map(|place| if place % 2 == 0 { place / 2 } else { count - place.div_ceil(2) });
     let mut order: Vec<usize> = zigzag.map(|place| (place + round) % count).collect();
     if count > 0 && round / count % 2 == 1 {

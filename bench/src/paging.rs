@@ -8,16 +8,16 @@ use crate::rows::{Against, Measure, PHASE_ORDERED, PHASE_RANDOM, ROWS, Row};
 use crate::statistics::median;
 use crate::swap::{self, Swap};
 use crate::work::{Done, Slice, Walk};
-use crate::{content::PAGE, lru};
+use crate::{content::PAGE, interrupt, lru};
 use serde_json::json;
 use std::ffi::OsString;
 
 /// Page-clusters of swap: the kernel's default, more, none.
-const CLUSTERS: [u32; 3] = [3, 6, 0];
+pub(crate) const CLUSTERS: [u32; 3] = [3, 6, 0];
 
 /// Everything that is running while rows are measured.
-struct Bench<'a> {
-    options: &'a Paging,
+pub(crate) struct Bench {
+    options: Paging,
     commands: Commands,
     under_ream: Vec<OsString>,
     pages: u64,
@@ -25,6 +25,8 @@ struct Bench<'a> {
     best: Best,
     swap: Option<Swap>,
     workers: Option<Workers>,
+    /// Says nothing on standard output.
+    pub(crate) quiet: bool,
 }
 
 struct Workers {
@@ -45,12 +47,13 @@ pub fn run(options: &Paging) -> Result<bool, String> {
         let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         return Err(format!("no row is called so; there are {}", names.join(", ")));
     }
-    let mut bench = Bench::new(options)?;
+    let mut bench = Bench::new(options.clone())?;
+    println!("{}", bench.conditions());
     println!("{}", report::heading());
     let mut all = Vec::new();
     let mut good = true;
     for row in rows {
-        let figures = bench.measure(row)?;
+        let figures = bench.measure(row, &mut |_, _| ())?;
         println!("{}", report::line(row, &figures));
         good &= figures.verdicts(row).iter().all(|verdict| verdict.met != Some(false));
         all.push(figures.json(row));
@@ -73,21 +76,17 @@ pub fn ream_options(memory: u64, store: &std::path::Path, with: &[String]) -> Ve
     options
 }
 
-impl<'a> Bench<'a> {
-    fn new(options: &'a Paging) -> Result<Bench<'a>, String> {
+impl Bench {
+    /// Makes the device's file, and swap if it is asked for.
+    ///
+    /// # Errors
+    /// What is not to be had.
+    pub(crate) fn new(options: Paging) -> Result<Bench, String> {
         let commands = Commands::find()?;
         swap::clean(&options.store);
         let device = |error: std::io::Error| format!("direct I/O in {}: {error}", options.store.display());
         let mut raw = Raw::new(&options.store, options.data).map_err(device)?;
         let best = Best::find(&mut raw, options.seconds.min(0.2)).map_err(device)?;
-        println!(
-            "data {} MiB, memory {} MiB, store {}; raw reads {:?}, raw mixed {:?}",
-            options.data >> 20,
-            options.memory >> 20,
-            options.store.display(),
-            best.reads,
-            best.mixed
-        );
         let swap = if options.swap {
             let bytes = options.data + options.data / 8;
             Some(Swap::new(&options.store, bytes, options.memory, &commands.worker)?)
@@ -96,10 +95,26 @@ impl<'a> Bench<'a> {
         };
         let under_ream = ream_options(options.memory, &options.store, &options.with);
         let pages = options.data / PAGE as u64;
-        Ok(Bench { options, commands, under_ream, pages, raw, best, swap, workers: None })
+        Ok(Bench { options, commands, under_ream, pages, raw, best, swap, workers: None, quiet: false })
     }
 
-    fn measure(&mut self, row: &Row) -> Result<Figures, String> {
+    /// Sizes, and what the device is measured with.
+    pub(crate) fn conditions(&self) -> String {
+        format!(
+            "data {} MiB, memory {} MiB, store {}; raw reads {:?}, raw mixed {:?}",
+            self.options.data >> 20,
+            self.options.memory >> 20,
+            self.options.store.display(),
+            self.best.reads,
+            self.best.mixed
+        )
+    }
+
+    /// Measures a row; tells before each round how many of how many are done.
+    ///
+    /// # Errors
+    /// What kept it from measuring.
+    pub(crate) fn measure(&mut self, row: &Row, progress: &mut dyn FnMut(usize, usize)) -> Result<Figures, String> {
         drop_caches();
         if row.against == Against::Lru {
             return self.measure_zipf();
@@ -108,30 +123,38 @@ impl<'a> Bench<'a> {
             Some(workers) => workers,
             None => self.start_workers()?,
         };
-        let result = self.measure_with(row, &mut workers);
+        // Workers that failed once are not asked again.
+        let figures = self.measure_with(row, &mut workers, progress)?;
         self.workers = Some(workers);
-        result
+        Ok(figures)
     }
 
     fn start_workers(&self) -> Result<Workers, String> {
         let (plain, in_ram) = Worker::start(&self.commands, &Under::Nothing, self.pages)?;
         let (ream, filled) = Worker::start(&self.commands, &Under::Ream(&self.under_ream), self.pages)?;
         let speed = |done: &Done| self.options.data as f64 / done.seconds / 1e6;
-        print!("first ordered fill: RAM {:.0} MB/s, Ream {:.0} MB/s", speed(&in_ram), speed(&filled));
+        let mut said = format!("first ordered fill: RAM {:.0} MB/s, Ream {:.0} MB/s", speed(&in_ram), speed(&filled));
         let swap = match &self.swap {
             None => None,
             Some(swap) => {
                 swap.cluster(CLUSTERS[0]);
                 let (worker, filled) = Worker::start(&self.commands, &Under::Group(&swap.entrance()), self.pages)?;
-                print!(", swap {:.0} MB/s", speed(&filled));
+                said += &format!(", swap {:.0} MB/s", speed(&filled));
                 Some(worker)
             }
         };
-        println!();
+        if !self.quiet {
+            println!("{said}");
+        }
         Ok(Workers { ream, plain, swap })
     }
 
-    fn measure_with(&mut self, row: &Row, workers: &mut Workers) -> Result<Figures, String> {
+    fn measure_with(
+        &mut self,
+        row: &Row,
+        workers: &mut Workers,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Figures, String> {
         let hot = self.options.memory / 2 / PAGE as u64;
         let walk = if matches!(row.walk, Walk::Hot(_)) { Walk::Hot(hot) } else { row.walk };
         let slice = Slice { walk, threads: row.threads, seconds: self.options.seconds, accesses: 0 };
@@ -147,6 +170,8 @@ impl<'a> Bench<'a> {
         }
         let mut figures = Figures::default();
         for round in 0..self.options.rounds {
+            interrupt::check()?;
+            progress(round, self.options.rounds);
             let raw = self.raw_slice(row)?;
             let ream = workers.ream.slice(&slice)?;
             // RAM does not change while one looks at the others: two looks are enough.
@@ -156,10 +181,11 @@ impl<'a> Bench<'a> {
             }
             figures.add(row, raw, &ream);
             if let (Some(swap), Some(worker)) = (&self.swap, &mut workers.swap) {
-                for (cluster, accesses) in CLUSTERS.into_iter().zip(&mut figures.swap_accesses) {
+                for (place, cluster) in CLUSTERS.into_iter().enumerate() {
                     swap.cluster(cluster);
                     let done = worker.slice(&slice)?;
-                    accesses.push(done.accesses as f64 / done.seconds);
+                    figures.swap_accesses[place].push(done.accesses as f64 / done.seconds);
+                    figures.swap_cpu[place].push(done.cpu_seconds);
                 }
             }
         }
@@ -219,6 +245,7 @@ impl<'a> Bench<'a> {
             ream: vec![misses],
             raw: vec![exact],
             ream_accesses: vec![done.accesses as f64 / done.seconds],
+            cpu: vec![done.cpu_seconds],
             cpu_per_miss: vec![done.cpu_seconds * 1e6 / misses.max(1.0)],
             lru_bytes: done.ream.bytes_in as f64 / (exact * PAGE as f64),
             ..Figures::default()
@@ -232,6 +259,7 @@ impl Figures {
         let accesses = ream.accesses as f64;
         let misses = ream.ream.refaults as f64;
         self.raw.push(raw);
+        self.cpu.push(ream.cpu_seconds);
         self.ream_accesses.push(accesses / ream.seconds);
         let pages_in = ream.ream.bytes_in as f64 / PAGE as f64;
         self.cpu_per_miss.push(ream.cpu_seconds * 1e6 / pages_in.max(1.0));

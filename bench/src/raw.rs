@@ -74,6 +74,14 @@ pub struct Raw {
     random: Random,
 }
 
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping of `new`, which nothing refers to any more; what the device may still be writing to, after a
+        // run that was interrupted, the kernel keeps until then.
+        unsafe { libc::munmap(self.buffers.cast(), DEPTH * LARGEST) };
+    }
+}
+
 struct Operation {
     write: bool,
     offset: u64,
@@ -88,7 +96,8 @@ impl Raw {
     pub fn new(directory: &Path, bytes: u64) -> io::Result<Raw> {
         let flags = libc::O_TMPFILE | libc::O_DIRECT;
         let file = File::options().read(true).write(true).mode(0o600).custom_flags(flags).open(directory)?;
-        // SAFETY: a new private mapping, checked before use and never unmapped.
+        // SAFETY: a new private mapping, checked before use, and unmapped when this is dropped. Children do not get it: the
+        // kernel would count it as theirs, in the peak of what they had in RAM.
         let buffers = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -97,6 +106,7 @@ impl Raw {
                 return Err(io::Error::last_os_error());
             }
             libc::madvise(memory, DEPTH * LARGEST, libc::MADV_HUGEPAGE);
+            libc::madvise(memory, DEPTH * LARGEST, libc::MADV_DONTFORK);
             memory.cast::<u8>()
         };
         // SAFETY: the whole mapping, before any operation uses it.
@@ -202,7 +212,7 @@ impl Raw {
                 } else {
                     opcode::Read::new(descriptor, memory, size).offset(operation.offset).build()
                 };
-                // SAFETY: the buffer stays mapped for good and is used by nothing else until its completion was seen.
+                // SAFETY: the buffer stays mapped, and is used by nothing else until its completion was seen.
                 unsafe { self.ring.submission().push(&entry.user_data(buffer as u64)) }
                     .map_err(|_| io::Error::other("the ring is full"))?;
             }

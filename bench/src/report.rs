@@ -17,6 +17,10 @@ pub struct Figures {
     pub ream_accesses: Vec<f64>,
     /// Accesses per second in swap: at the default page-cluster (3), at 6, at 0.
     pub swap_accesses: [Vec<f64>; 3],
+    /// Seconds of processor time of a slice under Ream.
+    pub cpu: Vec<f64>,
+    /// The same in swap, at each page-cluster.
+    pub swap_cpu: [Vec<f64>; 3],
     /// Microseconds of processor time per page that came from the store, pager included.
     pub cpu_per_miss: Vec<f64>,
     /// Bytes read from the store per byte accessed.
@@ -36,7 +40,7 @@ pub struct Verdict {
     pub met: Option<bool>,
 }
 
-fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+pub(crate) fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ours.iter().zip(theirs).filter(|(_, theirs)| **theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
 }
 
@@ -136,15 +140,7 @@ pub fn line(row: &Row, figures: &Figures) -> String {
     let raw = if row.against == Against::Nothing { median(&figures.ram) } else { median(&figures.raw) };
     let (over_swap, over_best) = figures.over_swap();
     let times = |over: Option<f64>| over.map_or("-".into(), |over| format!("{over:.2}"));
-    let verdicts: Vec<String> = figures
-        .verdicts(row)
-        .iter()
-        .map(|verdict| match verdict.met {
-            Some(true) => format!("{}: pass", verdict.required),
-            Some(false) => format!("{}: SHORT ({:.2})", verdict.required, verdict.reached),
-            None => format!("{}: not measured", verdict.required),
-        })
-        .collect();
+    let verdicts: Vec<String> = figures.verdicts(row).iter().map(words).collect();
     format!(
         "{:<22} {:>10} {:>10} {:>10} {:>20} {:>6} {:>6} {:>7.2}  {}",
         row.name,
@@ -157,6 +153,15 @@ pub fn line(row: &Row, figures: &Figures) -> String {
         median(&figures.cpu_per_miss),
         verdicts.join("; ")
     )
+}
+
+/// A requirement, and whether it was met.
+pub(crate) fn words(verdict: &Verdict) -> String {
+    match verdict.met {
+        Some(true) => format!("{}: pass", verdict.required),
+        Some(false) => format!("{}: SHORT ({:.2})", verdict.required, verdict.reached),
+        None => format!("{}: not measured", verdict.required),
+    }
 }
 
 fn number(value: f64) -> String {

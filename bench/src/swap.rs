@@ -40,6 +40,7 @@ impl State {
 /// Swap that is on, and a cgroup to run programs in; taken down when dropped.
 pub struct Swap {
     group: PathBuf,
+    limit: PathBuf,
     directory: PathBuf,
     cleaner: Child,
 }
@@ -86,13 +87,10 @@ impl Swap {
         let mut command = Command::new(worker);
         command.arg("clean-swap").arg(&directory).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let cleaner = command.spawn().map_err(|error| format!("{}: {error}", worker.display()))?;
-        let swap = Swap { group: state.group.clone(), directory, cleaner };
-        let limited = || -> io::Result<()> {
-            fs::create_dir(&state.group)?;
-            let name = if first { "memory.limit_in_bytes" } else { "memory.max" };
-            fs::write(state.group.join(name), limit.to_string())
-        };
-        limited().map_err(|error| format!("{}: {error}", state.group.display()))?;
+        let name = if first { "memory.limit_in_bytes" } else { "memory.max" };
+        let swap = Swap { group: state.group.clone(), limit: state.group.join(name), directory, cleaner };
+        fs::create_dir(&state.group).map_err(|error| format!("{}: {error}", state.group.display()))?;
+        swap.limit(limit)?;
         let written = (|| {
             let mut file = fs::File::create(&state.file)?;
             // Written, not only reserved: swap files must have no holes, on any file system.
@@ -115,6 +113,14 @@ impl Swap {
     /// The file into which a process writes `0` to join the cgroup.
     pub fn entrance(&self) -> PathBuf {
         self.group.join("cgroup.procs")
+    }
+
+    /// Limits the cgroup to so many bytes; no process is in it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn limit(&self, bytes: u64) -> Result<(), String> {
+        fs::write(&self.limit, bytes.to_string()).map_err(|error| format!("{}: {error}", self.limit.display()))
     }
 
     /// Sets how many pages (as a power of two) the kernel reads around a fault.
@@ -153,10 +159,13 @@ pub fn clean(directory: &Path) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let name = state.file.to_string_lossy();
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let on = swaps.lines().any(|line| line.split_whitespace().next() == Some(&*name));
-    if on {
-        if let Err(error) = run(tool("swapoff").arg(&state.file)) {
+    let on = || {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        swaps.lines().any(|line| line.split_whitespace().next() == Some(&*name))
+    };
+    if on() {
+        // Two may be at it at the same time: a cleaner, and the next start.
+        if let (Err(error), true) = (run(tool("swapoff").arg(&state.file)), on()) {
             eprintln!("ream bench: swap stays on: {error}");
             return;
         }

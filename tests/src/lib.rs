@@ -1,6 +1,7 @@
 //! Black-box tests of Ream: what the tests in `tests/` share. Programs are compiled, run plain and under
 //! `ream run`, and everything that a run may leave behind is looked for.
 
+mod browser;
 mod cgroup;
 mod compare;
 mod compile;
@@ -17,6 +18,7 @@ mod runnable;
 mod shmem;
 mod skip;
 
+pub use browser::Browser;
 pub use cgroup::Cgroup;
 pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build, compiled};

@@ -73,7 +73,7 @@ pub fn compare(file: &Path, shown: &str, text: &str, bless: bool) -> Option<Stri
                 let line = |line: Option<&str>| line.unwrap_or("(end)").to_owned();
                 return Some(format!(
                     "{shown}:{number}: differs\n  kept: {}\n  now:  {}\n  if that is meant, bless it: cargo xtask goldens \
-                     --bless, cargo xtask symbols --bless",
+                     --bless, cargo xtask symbols --bless, cargo xtask figures --bless",
                     line(old),
                     line(new)
                 ));

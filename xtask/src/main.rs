@@ -1,7 +1,8 @@
-//! `cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless]`: what compilers and linters do not
+//! `cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless] | figures [--bless]`: what compilers and linters do not
 //! check about the project itself.
 #![forbid(unsafe_code)]
 
+mod figures;
 mod goldens;
 mod layers;
 mod patterns;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
             all.extend(patterns::check(&root));
             all.extend(goldens::check(&root, false));
             all.extend(symbols::check(&root, false));
+            all.extend(figures::check(&root, false));
             all
         }
         ["layers"] => layers::check(&root),
@@ -30,9 +32,13 @@ fn main() -> ExitCode {
         ["goldens"] => goldens::check(&root, false),
         ["goldens", "--bless"] => goldens::check(&root, true),
         ["symbols"] => symbols::check(&root, false),
+        ["figures"] => figures::check(&root, false),
+        ["figures", "--bless"] => figures::check(&root, true),
         ["symbols", "--bless"] => symbols::check(&root, true),
         _ => {
-            eprintln!("usage: cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless]");
+            eprintln!(
+                "usage: cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless] | figures [--bless]"
+            );
             return ExitCode::from(2);
         }
     };

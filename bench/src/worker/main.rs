@@ -28,12 +28,16 @@ fn main() {
             _ => usage(),
         },
         ["clean-swap", directory] => ream_bench::swap::clean_when_orphaned(std::path::Path::new(directory)),
+        ["keep-journal"] => ream_bench::journal::keep(),
         _ => usage(),
     }
 }
 
 fn usage() -> ! {
-    eprintln!("usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | clean-swap DIRECTORY");
+    eprintln!(
+        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | clean-swap DIRECTORY | \
+         keep-journal"
+    );
     eprintln!("(it is started by ream bench)");
     std::process::exit(125)
 }

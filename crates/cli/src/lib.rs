@@ -185,7 +185,8 @@ fn bench(rest: Vec<OsString>) -> Result<i32, Failure> {
     let text = |word: OsString| {
         word.into_string().map_err(|word| Failure::new(format!("bench: {}: not valid UTF-8", word.to_string_lossy())))
     };
-    Ok(ream_bench::main(rest.into_iter().map(text).collect::<Result<_, _>>()?))
+    let words = rest.into_iter().map(text).collect::<Result<_, _>>()?;
+    Ok(ream_bench::main(words, status::tlb::entries()))
 }
 
 fn help(rest: &[OsString]) -> Result<i32, Failure> {

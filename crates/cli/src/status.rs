@@ -1,7 +1,7 @@
 //! `ream status`: region by region, on which pages a running program's memory really lies. Only reads /proc.
 
 mod regions;
-mod tlb;
+pub mod tlb;
 
 use crate::doctor::quoted;
 use crate::failure::{Failure, reason};

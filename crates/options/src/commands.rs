@@ -138,9 +138,13 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "paging|fits|malloc|pages|coverage [OPTION]...",
+        usage: "all|compare|report|paging|fits|malloc|pages|coverage [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
-        long: "paging: sequential, strided, random and skewed access to four times the budget, in turns with direct \
+        long: "all: everything that follows but coverage, and the NAS kernels EP, CG, MG, FT and IS, plain, with large \
+               pages and within a budget; writes a page with pictures, a text and all figures to a directory, and goes \
+               on after an interruption. compare: what changed from one such file of figures to another beyond \
+               noise; the exit status is 1 when anything got worse. report: the page of such a file anew.\n\n\
+               paging: sequential, strided, random and skewed access to four times the budget, in turns with direct \
                I/O on the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that \
                fit the budget, with and without Ream. malloc: small blocks, with and without Ream. pages: \
                computations of our own, R's and Python's on small pages, under Ream, on large pages set by hand, and \
@@ -148,7 +152,7 @@ pub const COMMANDS: &[Command] = &[
                on large pages under Ream and under those. `ream bench --help` lists the options. The exit status is 0 \
                when every requirement that could be measured was met, 1 when one was not, and 125 when something could \
                not be measured that should have been.",
-        words: &["paging", "fits", "malloc", "pages", "coverage"],
+        words: &["all", "compare", "report", "paging", "fits", "malloc", "pages", "coverage"],
     },
     Command {
         name: "completions",

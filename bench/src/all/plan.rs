@@ -1,0 +1,364 @@
+//! What `ream bench all` measures, in order: steps of one or several rows, with a guess of how long each takes.
+
+use super::arguments::{Options, Scale};
+use super::contest::{Contender, Read, Task};
+use super::ground::Start;
+use super::result::Kind;
+use super::slices;
+use crate::arguments::Paging;
+use crate::malloc::PATTERNS;
+use crate::others::OTHERS;
+use crate::pages::rows::{self as computations, Work};
+use crate::rows::{self, ROWS};
+use crate::{content::PAGE, machine};
+use std::path::{Path, PathBuf};
+
+/// How a step is done.
+pub enum Job {
+    /// A row of `ream bench paging`.
+    Slices(&'static rows::Row),
+    /// A program under several settings.
+    Contest(Box<Task>),
+}
+
+/// A step.
+pub struct Step {
+    /// Chapter and name.
+    pub name: String,
+    /// Seconds that it will take about.
+    pub estimate: f64,
+    /// What is done.
+    pub job: Job,
+}
+
+/// The sizes of the chapter that pages.
+pub fn paging(options: &Options) -> Paging {
+    let quick = options.scale == Scale::Quick;
+    // Beside each other are the data in RAM, the budget, and swap's cgroup.
+    let data: u64 = if quick { 512 << 20 } else { (4 << 30).min((machine::available() << 20) / 5 * 2) };
+    Paging {
+        data,
+        memory: data / 4,
+        store: options.store.clone(),
+        only: Vec::new(),
+        seconds: if quick { 0.3 } else { 1.5 },
+        rounds: options.rounds.unwrap_or(if quick { 3 } else { 5 }),
+        json: None,
+        swap: false,
+        with: options.with.clone(),
+    }
+}
+
+/// MiB of disk that the store, the device's file and swap take at most.
+pub fn disk(options: &Options) -> u64 {
+    (paging(options).data >> 20) * 4 + 256
+}
+
+const PLAIN: Contender = Contender { name: "plain", kind: Kind::Plain, start: Start::Plain, arguments: None };
+
+fn ream(options: &[String]) -> Contender {
+    Contender { name: "Ream", kind: Kind::Ream, start: Start::Ream(options.to_vec()), arguments: None }
+}
+
+fn other(name: &'static str, start: Start) -> Contender {
+    Contender { name, kind: Kind::Other, start, arguments: None }
+}
+
+/// What promises large pages beside Ream: the usual two, or all.
+fn others(all: bool) -> Vec<Contender> {
+    let always = other("THP always", Start::Always);
+    let wanted = OTHERS.iter().filter(|setting| all || setting.name == "glibc hugetlb=1");
+    std::iter::once(always).chain(wanted.map(|setting| other(setting.name, Start::Setting(setting.name)))).collect()
+}
+
+/// Everything, in order.
+pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
+    let quick = options.scale == Scale::Quick;
+    let mut steps = Vec::new();
+    let sizes = paging(options);
+    for row in ROWS {
+        // Raw, Ream, three page-clusters, and what goes before; the walk that is skewed goes over the data some times.
+        let slices = sizes.seconds * (sizes.rounds * 6 + 3) as f64;
+        let estimate = if row.name == "zipf" { (sizes.data >> 20) as f64 / 12.0 } else { slices };
+        steps.push(Step { name: format!("{}: {}", slices::CHAPTER, row.name), estimate, job: Job::Slices(row) });
+    }
+    let worker = |name: &str| {
+        let file = workers.with_file_name(name);
+        if file.is_file() { Ok(file) } else { Err(format!("{}: not there; make builds it", file.display())) }
+    };
+    let mut add = |seconds: f64, mut task: Task| {
+        if let Some(rounds) = options.rounds {
+            task.rounds = rounds;
+        }
+        let runs = ((task.rounds + 1) * task.contenders.len() * if task.twice { 2 } else { 1 }) as f64;
+        let name = format!("{}: {}", task.chapter, task.name);
+        steps.push(Step { name, estimate: runs * (seconds + 0.02), job: Job::Contest(Box::new(task)) });
+    };
+    large_pages(quick, &worker, &mut add);
+    kernels(quick, &worker, &mut add);
+    within_a_budget(quick, &worker, &mut add);
+    fits(quick, &worker, &mut add);
+    if let Some(directory) = &options.suite {
+        suite(directory, quick, &mut add);
+    }
+    steps
+}
+
+/// What a computation of `ream bench pages` does.
+fn computation(name: &str) -> &'static str {
+    match name {
+        "chase" => "loads cache lines in random order, each of which says where the next one is",
+        "gather" => "loads cache lines in random order, none of which waits for another",
+        "update" => "changes words in random order",
+        "copy" | "scale" | "add" | "triad" => "goes over arrays in order, as STREAM does",
+        "sparse" => "multiplies a sparse matrix with a vector",
+        "smooth" => "adds each point's seven neighbours in a cube",
+        "transform" => "does Fourier butterflies along the slowest dimension of a cube",
+        "sort" => "does one pass of a radix sort",
+        "transpose" => "transposes a matrix",
+        _ => "computes",
+    }
+}
+
+type Worker<'a> = &'a dyn Fn(&str) -> Result<PathBuf, String>;
+type Add<'a> = &'a mut dyn FnMut(f64, Task);
+
+/// Rows of `ream bench pages` that a quick run has.
+const FEW: &[&str] = &["chase heap 64M", "chase heap 512M", "gather heap 512M", "triad heap 512M", "sparse heap 512M"];
+
+fn large_pages(quick: bool, worker: Worker<'_>, add: Add<'_>) {
+    for row in computations::all(machine::available() << 20, false) {
+        if quick && !FEW.contains(&row.name.as_str()) {
+            continue;
+        }
+        let mut contenders = vec![PLAIN, ream(&[])];
+        let kernels = worker("ream-bench-kernels");
+        let of = |how: &str| row.program(kernels.as_deref().unwrap_or(Path::new("")), how);
+        let (what, read, seconds, rounds) = match &row.work {
+            Work::Kernel(name, place) => {
+                if let Ok((_, arguments)) = of("hand") {
+                    let start = Start::Plain;
+                    let arguments = Some(arguments);
+                    contenders.push(Contender { name: "by hand", kind: Kind::Hand, start, arguments });
+                }
+                let place = match *place {
+                    "bss" => "static data",
+                    "stack" => "a thread's stack",
+                    _ => "the heap",
+                };
+                let seconds = 0.5 + row.mebibytes as f64 / 1500.0;
+                (format!("{}, in {place}", computation(name)), Read::Timed, seconds, if quick { 5 } else { 6 })
+            }
+            Work::R(before, timed, _) => {
+                let seconds = row.mebibytes as f64 / 100.0;
+                (format!("R: {timed}, after {before}; timed within R"), Read::Timed, seconds, 2)
+            }
+            Work::Python { whole } => {
+                let read = if *whole { Read::Whole } else { Read::Timed };
+                ("Python imports the largest of pandas, scipy, sympy and numpy".into(), read, 0.8, 7)
+            }
+        };
+        // Everything that promises large pages where it matters most, the usual two elsewhere; R's rows take long.
+        let few = FEW.contains(&row.name.as_str());
+        let mut against = others(!quick && few);
+        if matches!(row.work, Work::R(..)) {
+            against.retain(|contender| contender.start != Start::Always);
+        }
+        contenders.extend(against);
+        let sweep = row.name.strip_prefix("chase heap ").or(row.name.strip_prefix("gather heap "));
+        let sweep =
+            sweep.map(|_| (row.name.rsplit_once(' ').map_or("", |(name, _)| name).to_owned(), row.mebibytes as f64));
+        let (program, arguments) = match of("plain").and_then(|found| kernels.clone().map(|_| found)) {
+            Ok((program, arguments)) => (Ok(program), arguments),
+            Err(why) => (Err(why), Vec::new()),
+        };
+        let (name, data) = (row.name.clone(), row.mebibytes);
+        let chapter = "large pages";
+        let task =
+            Task { chapter, name, what, data, program, arguments, read, contenders, rounds, twice: false, sweep };
+        add(seconds, task);
+    }
+}
+
+/// Kernel, class, MiB of data, seconds on two processors.
+type Kernel = (&'static str, &'static str, u64, f64);
+
+fn nas(kernel: &str) -> &'static str {
+    match kernel {
+        "ep" => "pairs of Gaussian deviates: arithmetic alone",
+        "cg" => "conjugate gradients on a sparse matrix",
+        "mg" => "V-cycles of multigrid on a cube",
+        "ft" => "Fourier transforms in three dimensions",
+        _ => "ranks of integer keys by counting",
+    }
+}
+
+fn kernel_task(chapter: &'static str, name: String, kernel: &Kernel, worker: Worker<'_>) -> Task {
+    let (kernel, class, data, _) = *kernel;
+    Task {
+        chapter,
+        name,
+        what: format!("NAS {} of class {class}, verified: {}", kernel.to_uppercase(), nas(kernel)),
+        data,
+        program: worker("ream-bench-nas"),
+        arguments: vec![kernel.into(), class.into()],
+        read: Read::Timed,
+        contenders: vec![PLAIN, ream(&[])],
+        rounds: 5,
+        twice: false,
+        sweep: None,
+    }
+}
+
+fn kernels(quick: bool, worker: Worker<'_>, add: Add<'_>) {
+    const QUICK: &[Kernel] = &[
+        ("ep", "S", 1, 0.2),
+        ("cg", "W", 20, 0.3),
+        ("mg", "A", 430, 1.4),
+        ("ft", "A", 258, 1.0),
+        ("is", "A", 70, 0.4),
+    ];
+    const FULL: &[Kernel] = &[
+        ("ep", "A", 1, 3.0),
+        ("cg", "A", 56, 3.2),
+        ("mg", "B", 430, 4.0),
+        ("ft", "A", 258, 1.2),
+        ("is", "B", 290, 1.4),
+    ];
+    for kernel in if quick { QUICK } else { FULL } {
+        let name = format!("{} {}", kernel.0.to_uppercase(), kernel.1);
+        let mut task = kernel_task("NAS", name, kernel, worker);
+        task.contenders.extend(others(false));
+        task.rounds = if quick { 5 } else { 9 };
+        add(kernel.3, task);
+    }
+    if !quick {
+        for kernel in [("cg", "B", 400, 60.0), ("ft", "B", 1028, 20.0)] {
+            let name = format!("{} {}", kernel.0.to_uppercase(), kernel.1);
+            let mut task = kernel_task("NAS", name, &kernel, worker);
+            task.rounds = 2;
+            add(kernel.3, task);
+        }
+    }
+}
+
+fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
+    const QUICK: &[Kernel] = &[("mg", "W", 56, 2.0)];
+    const FULL: &[Kernel] = &[("mg", "A", 430, 16.0), ("ft", "A", 258, 14.0)];
+    for kernel in if quick { QUICK } else { FULL } {
+        for share in [75, 50, 25] {
+            let title = format!("{} {}", kernel.0.to_uppercase(), kernel.1);
+            let mut task = kernel_task("NAS within a budget", format!("{title}, {share} %"), kernel, worker);
+            let budget = (kernel.2 * share / 100).max(8);
+            task.what += &format!(", with {budget} MiB of RAM for {} MiB of data", kernel.2);
+            let swap = Start::Swap(budget << 20);
+            task.contenders = vec![
+                PLAIN,
+                ream(&["--memory".into(), format!("{budget}M")]),
+                Contender { name: "swap", kind: Kind::Swap, start: swap, arguments: None },
+            ];
+            task.rounds = if quick { 3 } else { 2 };
+            task.sweep = Some((format!("{title} within a budget"), share as f64));
+            add(kernel.3, task);
+        }
+    }
+}
+
+fn fits(quick: bool, worker: Worker<'_>, add: Add<'_>) {
+    let (data, budget) = if quick { (128, "512M") } else { (1024, "4G") };
+    let rounds = if quick { 7 } else { 15 };
+    let task = |chapter, name: String, what: &str, data, arguments, read| Task {
+        chapter,
+        name,
+        what: what.into(),
+        data,
+        program: worker("ream-bench-worker"),
+        arguments,
+        read,
+        contenders: vec![PLAIN, ream(&["--memory".into(), budget.into()])],
+        rounds,
+        twice: true,
+        sweep: None,
+    };
+    let pages = (data << 20) / PAGE as u64;
+    let passes = Read::Numbers(&["first touch", "after first touch"]);
+    let arguments = vec!["fits".into(), pages.to_string(), "3".into()];
+    let what = "touches all data, then goes over them in order, changing them, and at random, three times";
+    add(data as f64 / 400.0, task("fits", format!("{data} MiB in {budget}B"), what, data, arguments, passes));
+    for threads in ["1", "2"] {
+        let arguments = vec!["malloc".into(), threads.into(), "2000000".into()];
+        let name = format!("{threads} thread{}", if threads == "1" { "" } else { "s" });
+        let what = "allocates and frees small blocks";
+        add(1.0, task("malloc", name, what, 32, arguments, Read::Numbers(&PATTERNS)));
+    }
+}
+
+/// Programs of the original suite: `cg.A.x` and so on, in the directory or in `bin` below it.
+fn suite(directory: &Path, quick: bool, add: Add<'_>) {
+    let mut programs: Vec<PathBuf> = [directory.join("bin"), directory.to_owned()]
+        .iter()
+        .filter_map(|place| std::fs::read_dir(place).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "x") && path.is_file())
+        .collect();
+    programs.sort();
+    for program in programs {
+        let name = program.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut contenders = vec![PLAIN, ream(&[])];
+        contenders.extend(others(!quick));
+        let task = Task {
+            chapter: "NPB",
+            what: format!("{name} of the original NAS suite, verified by itself"),
+            name,
+            data: 0,
+            program: Ok(program),
+            arguments: Vec::new(),
+            read: Read::Suite,
+            contenders,
+            rounds: if quick { 3 } else { 5 },
+            twice: false,
+            sweep: None,
+        };
+        add(10.0, task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(scale: Scale) -> Vec<String> {
+        let options = Options { scale, ..Options::default() };
+        steps(&options, Path::new("/nowhere/ream-bench-worker")).into_iter().map(|step| step.name).collect()
+    }
+
+    #[test]
+    fn names_are_unlike_and_a_quick_run_is_short() {
+        for scale in [Scale::Quick, Scale::Full] {
+            let mut names = names(scale);
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count);
+        }
+        let options = Options::default();
+        let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
+        assert!(all.iter().map(|step| step.estimate).sum::<f64>() < 600.0);
+        let options = Options { scale: Scale::Full, ..options };
+        let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
+        let minutes = all.iter().map(|step| step.estimate).sum::<f64>() / 60.0;
+        assert!(minutes < 90.0, "{minutes}");
+    }
+
+    #[test]
+    fn what_is_not_built_is_said() {
+        let options = Options::default();
+        let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
+        let tasks = all.iter().filter_map(|step| match &step.job {
+            Job::Contest(task) => Some(task),
+            Job::Slices(_) => None,
+        });
+        assert!(tasks.clone().count() > 10);
+        assert!(tasks.into_iter().all(|task| task.program.as_ref().is_err_and(|why| why.contains("make builds it"))));
+    }
+}

@@ -1,0 +1,343 @@
+//! `ream bench all` as its users see it: what is measured and what is left out, interruptions of every kind, and what is
+//! compared afterwards.
+
+use ream_tests::{Left, NOBODY, Scratch, is_root, make_runnable, openable_by_all, program, ream_binary, skip};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Two benchmarks at a time are refused.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Bench {
+    scratch: Scratch,
+    store: PathBuf,
+    mark: String,
+}
+
+impl Bench {
+    fn new(name: &str) -> Bench {
+        let scratch = Scratch::new(name);
+        let store = scratch.directory("store");
+        let mark = format!("{name}-{}", std::process::id());
+        Bench { scratch, store, mark }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.scratch.file("out")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.out().join("ream-bench.json")
+    }
+
+    fn results(&self) -> Value {
+        let text = fs::read_to_string(self.file()).expect("results");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(ream_binary());
+        command.args(["bench", "all", "--store"]).arg(&self.store).args(words).env("BENCH_TEST", &self.mark);
+        command.current_dir(self.scratch.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// With results in the scratch directory, on whatever machine; again while one of somebody else's runs.
+    fn run(&self, words: &[&str]) -> Output {
+        let out = self.out();
+        let begun = Instant::now();
+        loop {
+            let mut command = self.command(words);
+            let output = command.arg("--anyway").arg("--out").arg(&out).output().expect("running it");
+            let busy = String::from_utf8_lossy(&output.stderr).contains("another ream bench is running");
+            if !busy || begun.elapsed() > Duration::from_secs(600) {
+                return output;
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn start(&self, words: &[&str]) -> Child {
+        let mut command = self.command(words);
+        command.arg("--anyway").arg("--out").arg(self.out());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starting it")
+    }
+
+    fn left(&self) -> Left {
+        Left::of(format!("BENCH_TEST={}", self.mark))
+    }
+}
+
+fn wait(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn series<'a>(row: &'a Value, name: &str) -> &'a Value {
+    let all = row["series"].as_array().expect("series");
+    all.iter().find(|series| series["name"] == name).unwrap_or_else(|| panic!("no {name}: {row:#}"))
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn swap_is_on(store: &Path) -> bool {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    swaps.contains(&*store.canonicalize().expect("the store").to_string_lossy())
+}
+
+#[test]
+fn steps_are_listed_and_unknown_ones_refused() {
+    let bench = Bench::new("bench-list");
+    let output = bench.command(&["--list", "--only", "NAS: "]).output().expect("running it");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("NAS: CG W") && text.contains("5 steps"), "{text}");
+    for words in [&["--only", "no such step"][..], &["--resume"], &["--fast"]] {
+        let output = bench.command(words).output().expect("running it");
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {output:?}");
+    }
+    assert!(!bench.out().exists());
+}
+
+#[test]
+fn rows_are_measured_in_turns_and_reported() {
+    let _alone = alone();
+    let bench = Bench::new("bench-rows");
+    let output = bench.run(&["--only", "NAS: EP", "--only", "NAS: IS", "--rounds", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let results = bench.results();
+    let rows = results["rows"].as_array().expect("rows");
+    assert_eq!((rows.len(), &results["finished"]), (2, &Value::Bool(true)));
+    for row in rows {
+        for under in ["plain", "Ream"] {
+            let one = series(row, under);
+            for figures in ["values", "cpu_seconds", "peak_mib"] {
+                assert_eq!(one[figures].as_array().map(Vec::len), Some(2), "{under}: {figures}: {row:#}");
+            }
+        }
+        let other = series(row, "glibc hugetlb=1");
+        assert!(other["absent"].is_string() != (other["values"].as_array().map(Vec::len) == Some(2)), "{other:#}");
+        assert!(row["speeds"][0]["median"].as_f64() > Some(0.0), "{row:#}");
+    }
+    assert!(results["machine"]["kernel"].is_string());
+    let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
+    let text = fs::read_to_string(bench.out().join("report.txt")).expect("the text");
+    assert!(
+        page.contains("EP S") && text.contains("again: ream bench all --quick --only 'NAS: IS A' --store"),
+        "{text}"
+    );
+    // What is there is not overwritten.
+    let again = bench.run(&["--only", "NAS: EP", "--rounds", "2"]);
+    assert!(again.status.code() == Some(125) && errors(&again).contains("is there already"), "{again:?}");
+}
+
+#[test]
+fn what_was_interrupted_goes_on() {
+    let _alone = alone();
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let bench = Bench::new("bench-resume");
+        let words = ["--only", "NAS: EP", "--only", "NAS: IS", "--only", "NAS: CG", "--rounds", "2"];
+        let mut child = bench.start(&words);
+        wait("the first step is done", || {
+            fs::read_to_string(bench.file()).is_ok_and(|text| text.contains("\"NAS: EP S\""))
+                || bench.left().alive().is_empty()
+        });
+        // SAFETY: only sends a signal, to a child that is not waited for yet.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let status = child.wait().expect("waiting");
+        let expected = if signal == libc::SIGINT { Some(128 + signal) } else { None };
+        assert_eq!(status.code(), expected, "{status}");
+        assert!(bench.left().gone_within(Duration::from_secs(60)).is_empty(), "nothing runs on");
+        let before = bench.results();
+        assert_eq!(before["finished"], Value::Bool(false));
+        let fresh = bench.run(&words);
+        assert!(errors(&fresh).contains("--resume goes on with it"), "{fresh:?}");
+        let other = bench.run(&["--only", "NAS: EP", "--rounds", "2", "--resume"]);
+        assert!(other.status.code() == Some(125) && errors(&other).contains("other settings"), "{other:?}");
+        let resumed = bench.run(&[&words[..], &["--resume"]].concat());
+        assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
+        let after = bench.results();
+        assert_eq!(after["rows"][0], before["rows"][0], "what was measured stays");
+        assert_eq!((after["rows"].as_array().map(Vec::len), &after["finished"]), (Some(3), &Value::Bool(true)));
+    }
+}
+
+/// Swap is taken down by whoever is left: the benchmark, its keepers, or the next start.
+#[test]
+fn swap_goes_whoever_is_killed() {
+    let _alone = alone();
+    if !is_root() {
+        return skip("swap of ream bench all", "not root");
+    }
+    for keepers_too in [false, true] {
+        let bench = Bench::new("bench-swap");
+        let mut child = bench.start(&["--only", "within a budget: MG W, 50", "--rounds", "50"]);
+        wait("swap is on", || swap_is_on(&bench.store) || child_ended(child.id()));
+        if child_ended(child.id()) {
+            let _ = child.wait();
+            return skip("swap of ream bench all", "no memory cgroup, or no swap on this file system");
+        }
+        let own = child.id() as i32;
+        let doomed: Vec<i32> = if keepers_too { bench.left().alive() } else { vec![own] };
+        for pid in doomed.into_iter().filter(|pid| *pid != own).chain([own]) {
+            // SAFETY: only sends a signal; the process carries this test's mark.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        child.wait().expect("waiting");
+        if keepers_too {
+            assert!(swap_is_on(&bench.store), "nobody is left to take it down");
+            // The next start, with another store.
+            let next = Bench::new("bench-swap-next");
+            let output = next.run(&["--only", "NAS: EP", "--rounds", "1"]);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+        }
+        wait("swap is off", || !swap_is_on(&bench.store));
+        wait("its files are gone", || fs::read_dir(&bench.store).expect("the store").next().is_none());
+        assert!(bench.left().gone_within(Duration::from_secs(60)).is_empty());
+        for place in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+            let group = Path::new(place).join(format!("ream-bench-swap-{own}"));
+            assert!(!group.exists(), "{}", group.display());
+        }
+    }
+}
+
+/// Whether a child that is not waited for has ended.
+fn child_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+#[test]
+fn an_ordinary_user_gets_what_needs_no_root() {
+    let _alone = alone();
+    let bench = Bench::new("bench-user");
+    let words = [
+        "--only",
+        "within a budget: MG W, 50",
+        "--only",
+        "paging: random-read-4",
+        "--only",
+        "NAS: IS",
+        "--rounds",
+        "1",
+    ];
+    let out = if is_root() {
+        let place = Scratch::for_everybody("bench-user");
+        for name in
+            ["ream", "libream.so", "libream_calls.so", "ream-bench-worker", "ream-bench-nas", "ream-bench-coverage"]
+        {
+            fs::copy(ream_binary().with_file_name(name), place.file(name)).expect("a copy");
+            make_runnable(&place.file(name), 0o755);
+        }
+        let (store, out) = (place.directory("store"), place.directory("out"));
+        for directory in [&store, &out] {
+            openable_by_all(directory);
+            std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).expect("giving it away");
+        }
+        let mut command = Command::new(place.file("ream"));
+        command.args(["bench", "all", "--anyway", "--store"]).arg(&store).arg("--out").arg(&out).args(words);
+        let output = command.uid(NOBODY).gid(NOBODY).current_dir(place.path()).output().expect("running it");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        fs::create_dir_all(bench.out()).expect("a directory");
+        fs::copy(out.join("ream-bench.json"), bench.file()).expect("results");
+        output
+    } else {
+        bench.run(&words)
+    };
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    let results = bench.results();
+    let rows = results["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{results:#}");
+    for (row, missing) in [(&rows[0], "swap"), (&rows[1], "THP always"), (&rows[2], "swap")] {
+        let why = series(row, missing)["absent"].as_str().unwrap_or_default();
+        assert!(why.contains("needs root") || why.contains("is how this machine is set"), "{row:#}");
+        assert_eq!(series(row, "Ream")["values"].as_array().map(Vec::len), Some(1), "{row:#}");
+    }
+}
+
+#[test]
+fn a_busy_machine_is_refused_and_the_report_of_one_says_so() {
+    let _alone = alone();
+    let bench = Bench::new("bench-busy");
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let spinning: Vec<Child> = (0..processors)
+        .map(|_| Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().expect("a busy loop"))
+        .collect();
+    let refused = bench.command(&["--only", "NAS: EP", "--rounds", "1"]).output();
+    let taken = bench.run(&["--only", "NAS: EP", "--rounds", "1"]);
+    for mut child in spinning {
+        child.kill().expect("ending a busy loop");
+        child.wait().expect("waiting");
+    }
+    let refused = refused.expect("running it");
+    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
+    assert!(errors(&refused).contains("it is busy") && errors(&refused).contains("--anyway"), "{refused:?}");
+    assert_eq!(taken.status.code(), Some(0), "{taken:?}");
+    assert!(bench.results()["warnings"].to_string().contains("it is busy"));
+    let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
+    assert!(page.contains("Measured all the same:"));
+}
+
+/// The original suite, by programs that say what it says.
+#[test]
+fn what_fails_its_own_check_is_a_failure() {
+    let _alone = alone();
+    let bench = Bench::new("bench-suite");
+    let suite = bench.scratch.directory("bin");
+    for (name, verified) in [("cg.S.x", "SUCCESSFUL"), ("mg.S.x", "UNSUCCESSFUL")] {
+        let script = format!("#!/bin/sh\necho ' Time in seconds =  0.25'\necho ' Verification    =  {verified}'\n");
+        fs::write(suite.join(name), script).expect("a program");
+        make_runnable(&suite.join(name), 0o755);
+    }
+    let root = bench.scratch.path().display().to_string();
+    let output = bench.run(&["--only", "NPB", "--rounds", "1", "--npb", &root]);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(errors(&output).contains("NPB: mg.S: plain: verification: 'UNSUCCESSFUL'"), "{output:?}");
+    let results = bench.results();
+    assert_eq!(series(&results["rows"][0], "plain")["values"][0], 0.25);
+    let failed = results["rows"][1]["failed"].as_str();
+    assert!(failed.is_some_and(|why| why.contains("UNSUCCESSFUL")), "{results:#}");
+}
+
+#[test]
+fn changes_beyond_noise_are_named() {
+    let scratch = Scratch::new("bench-compare");
+    let old = program("bench/example.json");
+    let compare = |old: &Path, new: &Path| {
+        let output =
+            Command::new(ream_binary()).args(["bench", "compare"]).arg(old).arg(new).output().expect("running it");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &errors(&output))
+    };
+    let (status, text) = compare(&old, &old);
+    assert!(status == Some(0) && text.contains("0 worse, 0 better"), "{text}");
+    let mut results: Value = serde_json::from_str(&fs::read_to_string(&old).expect("the example")).expect("JSON");
+    let rows = results["rows"].as_array_mut().expect("rows");
+    let row = rows.iter_mut().find(|row| row["chapter"] == "malloc").expect("a row");
+    let name = row["name"].as_str().expect("a name").to_owned();
+    for speed in row["speeds"].as_array_mut().expect("speeds") {
+        for ratio in speed["ratios"].as_array_mut().expect("ratios") {
+            *ratio = Value::from(ratio.as_f64().expect("a number") / 3.0);
+        }
+    }
+    let slower = scratch.file("slower.json");
+    fs::write(&slower, results.to_string()).expect("writing");
+    let (status, text) = compare(&old, &slower);
+    assert!(status == Some(1) && text.contains(&format!("worse  malloc: {name}: ")), "{text}");
+    let (status, text) = compare(&slower, &old);
+    assert!(status == Some(0) && text.contains(&format!("better malloc: {name}: ")), "{text}");
+    fs::write(&slower, "{}").expect("writing");
+    let (status, text) = compare(&old, &slower);
+    assert!(status == Some(125) && text.contains("not what this version"), "{text}");
+}
