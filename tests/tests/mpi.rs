@@ -318,8 +318,9 @@ fn a_rank_is_killed() {
             let turns = Turns::new("64M", "1");
             let running = turns.job(mpi, 4, &mpi.program("ends.c"), &[how, turns.directory()]).start();
             let (agent, ranks) = turns.processes(4);
+            // Hydra says at times that all is well when it was told to end.
             let outcome = running.finish();
-            assert!(!outcome.status.success(), "{}", outcome.describe());
+            assert!(mpi == Mpi::Mpich || !outcome.status.success(), "{}", outcome.describe());
             until_gone(&ranks);
             until_gone(&[agent]);
         }
@@ -390,8 +391,9 @@ fn the_launcher_is_ended() {
             let running = turns.job(mpi, 4, &mpi.program("ends.c"), &["for-ever", turns.directory()]).start();
             let (agent, ranks) = turns.processes(4);
             running.signal(signal);
+            // Hydra says at times that all is well when it was told to end.
             let outcome = running.finish();
-            assert!(!outcome.status.success(), "{}", outcome.describe());
+            assert!(mpi == Mpi::Mpich || !outcome.status.success(), "{}", outcome.describe());
             until_gone(&ranks);
             until_gone(&[agent]);
         });
