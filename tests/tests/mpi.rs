@@ -382,11 +382,18 @@ fn the_agent_is_killed() {
     });
 }
 
+/// Segments of Open MPI's, which stay behind when its launcher is killed, without Ream as well.
+fn segments() -> Vec<PathBuf> {
+    let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());
+    files.filter(|path| path.to_string_lossy().contains("/vader_segment.")).collect()
+}
+
 /// The launcher is ended in the middle of turns, by a signal it handles and by one that it cannot.
 #[test]
 fn the_launcher_is_ended() {
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         each(|mpi| {
+            let before = segments();
             let turns = Turns::new("64M", "1");
             let running = turns.job(mpi, 4, &mpi.program("ends.c"), &["for-ever", turns.directory()]).start();
             let (agent, ranks) = turns.processes(4);
@@ -396,6 +403,9 @@ fn the_launcher_is_ended() {
             assert!(mpi == Mpi::Mpich || !outcome.status.success(), "{}", outcome.describe());
             until_gone(&ranks);
             until_gone(&[agent]);
+            for left in segments().iter().filter(|path| !before.contains(path)) {
+                let _ = fs::remove_file(left);
+            }
         });
     }
 }

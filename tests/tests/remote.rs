@@ -336,3 +336,17 @@ fn a_cut_cable_ends_the_program_within_the_deadline() {
     assert!(ip(&format!("-n {client} link set rc{id} down")));
     one_line(&running.finish(), &server.address, "memory server");
 }
+
+#[test]
+fn what_is_no_server_is_named() {
+    for (arguments, word) in [
+        (["status", "--server", "nodeb:7400"], "nodeb:7400"),
+        (["status", "--server", "tcp://nodeb"], "tcp://nodeb"),
+        (["run", "--store=tcp://a:1,tcp://b:2", "true"], "one memory server"),
+    ] {
+        let output = Command::new(ream_tests::ream_binary()).args(arguments).output().expect("ream");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {errors}");
+        assert!(errors.contains(word) && errors.lines().count() == 1, "{arguments:?}: {errors}");
+    }
+}

@@ -150,11 +150,9 @@ pub fn hold(remote: &Remote) -> io::Result<TcpStream> {
 pub fn status(flags: Vec<Given>, json: bool) -> Result<String, Failure> {
     let wanted = flags.iter().rfind(|given| given.spec.name == "server").cloned();
     let settings = Settings::settle("status", flags, &|name| std::env::var_os(name), Vec::new())?;
-    let server = match &wanted {
-        Some(given) => given.server(given.text.as_deref().unwrap_or_default())?,
-        None => None,
-    };
-    let server = server.ok_or_else(|| Failure::new("--server: not tcp://HOST:PORT"))?;
+    let wanted = wanted.ok_or_else(|| Failure::new("--server: no server is named"))?;
+    let server = wanted.server(wanted.text.as_deref().unwrap_or_default())?;
+    let server = server.ok_or_else(|| wanted.refuse("not tcp://HOST:PORT"))?;
     let mut calling = call(&settings, &server)?;
     let text = calling.status().map_err(|error| refused(&server, &error))?;
     let figures: Vec<(&str, u64)> = text

@@ -8,20 +8,23 @@ use std::vec::Vec;
 use super::*;
 
 /// A session in zeroed memory of its own, freed at the end.
-struct Shared {
+pub(crate) struct Shared {
     memory: *mut u8,
-    session: &'static Session,
+    pub(crate) session: &'static Session,
 }
 
 const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<Session>();
 
 impl Shared {
     fn with_pages(pages: u64) -> Shared {
-        let config = Config { budget_bytes: pages * 4096, ..Config::new() };
+        Shared::with(&Config { budget_bytes: pages * 4096, ..Config::new() })
+    }
+
+    pub(crate) fn with(config: &Config) -> Shared {
         // SAFETY: a fresh zeroed allocation of the session's own layout, kept until drop.
         unsafe {
             let memory = std::alloc::alloc_zeroed(LAYOUT);
-            Shared { memory, session: Session::create(memory, 42, &config, 7) }
+            Shared { memory, session: Session::create(memory, 42, config, 7) }
         }
     }
 }

@@ -7,23 +7,11 @@ use std::vec::Vec;
 
 use super::*;
 use crate::Config;
-
-/// A session in zeroed memory of its own, freed at the end.
-struct Shared {
-    memory: *mut u8,
-    session: &'static Session,
-}
-
-const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<Session>();
+use crate::session::tests::Shared;
 
 impl Shared {
     fn new(ranks_at_once: u32, next: Next) -> Shared {
-        let config = Config { budget_bytes: 1000 * 4096, ranks_at_once, next: next as u32, ..Config::new() };
-        // SAFETY: a fresh zeroed allocation of the session's own layout, kept until drop.
-        unsafe {
-            let memory = std::alloc::alloc_zeroed(LAYOUT);
-            Shared { memory, session: Session::create(memory, 42, &config, 7) }
-        }
+        Shared::with(&Config { budget_bytes: 1000 * 4096, ranks_at_once, next: next as u32, ..Config::new() })
     }
 
     /// Ranks that have joined in this order, the first ones with a place.
@@ -64,13 +52,6 @@ impl Shared {
     fn wants(&self, me: usize, stand: Stand) {
         assert!(!self.seat(me).leave());
         self.decide(|decision| decision.want(me, stand, 3, &mut |_| ()));
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout; tests do not keep the reference beyond the value.
-        unsafe { std::alloc::dealloc(self.memory, LAYOUT) };
     }
 }
 
