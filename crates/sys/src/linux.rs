@@ -68,6 +68,10 @@ const UNWATCHED: u64 = 4 << 32;
 pub(crate) const LANE: u64 = 5 << 32;
 const KIND: u64 = 0xff << 32;
 
+/// Ends of transfers that one poll reports, and bytes after which it stops: a device with nothing to do idles meanwhile.
+const PORTION: usize = 4;
+const PORTION_BYTES: u32 = 1 << 20;
+
 /// Stores a process can read: its own and those of 255 ancestors.
 const STORES: usize = 256;
 /// Punches in flight; more are done at once.
@@ -551,24 +555,33 @@ impl Machine for LinuxMachine {
         }
         // An error here (no memory) leaves everything queued for the next time.
         let _ = self.io.enter(if nothing { wait } else { Wait::No });
-        while events.room() > 0 {
-            let Some((tag, result)) = self.ended.pop() else { break };
-            events.push(Event::Io { tag, result });
-        }
-        while events.room() > 0 {
-            let Some(completion) = self.io.take() else { break };
+        while let Some(completion) = self.io.take() {
             if let Some((tag, result)) = self.complete(completion) {
-                events.push(Event::Io { tag, result });
+                self.end(tag, result);
             }
         }
         if let Some(remote) = &mut self.remote {
             remote.look_at_clock();
-            while events.room() > 0 {
-                let Some((tag, result)) = remote.pop_ended() else { break };
-                events.push(Event::Io { tag, result });
+        }
+        // What threads ask for comes first: the device has it while what has arrived is looked at, a portion at a time.
+        self.inbox.deliver(events, PORTION);
+        let mut bytes = 0;
+        for _ in 0..PORTION {
+            let remote = self.remote.as_mut();
+            let Some((tag, result)) = self.ended.pop().or_else(|| remote.and_then(Remote::pop_ended)) else { break };
+            events.push(Event::Io { tag, result });
+            bytes += result.max(0) as u32;
+            if bytes >= PORTION_BYTES {
+                break;
             }
         }
-        self.inbox.deliver(events);
+    }
+
+    fn submit(&mut self) {
+        if let Some(remote) = &mut self.remote {
+            remote.advance(&mut self.io);
+        }
+        let _ = self.io.enter(Wait::No);
     }
 
     fn waited_for(&mut self, on: bool) {

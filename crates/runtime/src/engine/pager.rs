@@ -279,6 +279,10 @@ impl Pager {
         let mut index = 0;
         while let Some(event) = self.events.as_slice().get(index).copied() {
             index += 1;
+            // What was asked for goes out before what has arrived is looked at.
+            if matches!(event, Event::Io { .. }) && self.shard.take_started() {
+                self.shard.machine_mut().submit();
+            }
             if let Event::Fault { thread, .. } = event {
                 self.follow(thread);
             }
