@@ -8,7 +8,7 @@ const STREAMS: usize = 32;
 /// Most extents that one fault may ask for ahead.
 pub const AHEAD: usize = 32;
 /// Most runs of a strided stream that are kept ahead of its reader.
-const RUNS: u32 = 96;
+const RUNS: u32 = 240;
 /// Times a stride has to come again before several runs are installed at one touch.
 const PROVED: u32 = 8;
 /// Most pages that one stream may have ahead of its reader: 64 MiB outlast the pauses of a device, and of one that reports
