@@ -14,7 +14,7 @@ use ream_sys::uffd::Access;
 use ream_sys::{Errno, LinuxConfig, LinuxMachine, process};
 
 /// Reads and writes in flight at most.
-const IO_LIMIT: u32 = 128;
+const IO_LIMIT: u32 = 256;
 /// Most slots a store may have: a page's state has room for this many.
 const SLOTS: u64 = (u32::MAX as u64) - 1024;
 
