@@ -22,6 +22,7 @@ mod pages;
 mod place;
 mod program;
 mod programs;
+mod keeper;
 mod remote;
 mod run;
 mod secure;

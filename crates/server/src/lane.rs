@@ -15,6 +15,9 @@ use std::time::Instant;
 /// Pages that are copied while others wait for the segment, and sent at once.
 const PORTION: u32 = 64;
 
+/// Stores that a lane may have made: one for each ancestor of a process.
+const MORE: usize = 256;
+
 /// What a lane works for.
 enum Share {
     /// A store.
@@ -28,6 +31,8 @@ struct Lane {
     from: Direction,
     to: Direction,
     share: Share,
+    /// Further stores that it may write: copies of what other processes have stored.
+    more: Vec<Attached>,
     leases: Arc<Leases>,
     out: Vec<u8>,
 }
@@ -58,7 +63,7 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
     incoming.send(&message).map_err(Refused::greeting)?;
     let (from, to) =
         directions(&hello, &answer, &secret).ok_or(Refused::Io(io::Error::other("no keys could be derived")))?;
-    let mut lane = Lane { incoming, from, to, share, leases: leases.clone(), out: Vec::new() };
+    let mut lane = Lane { incoming, from, to, share, more: Vec::new(), leases: leases.clone(), out: Vec::new() };
     let first = lane.request(deadline).map_err(|refused| match refused {
         Refused::Forged(_) => Refused::Stranger("a lane's first message is not genuine".to_owned()),
         Refused::Late => Refused::Stranger("a lane without a first message".to_owned()),
@@ -107,8 +112,17 @@ impl Lane {
             let fine = request.kind == Kind::Ping;
             return self.reply(request, if fine { Status::Done } else { Status::Foreign });
         };
+        let attached = self.more.iter().find(|more| more.store.id == request.store).unwrap_or(attached);
         let status = match request.kind {
             Kind::Ping => Status::Done,
+            Kind::Make if self.more.len() < MORE => match attached.make(request.store) {
+                Some(more) => {
+                    self.more.push(more);
+                    Status::Done
+                }
+                None => Status::Foreign,
+            },
+            Kind::Make => Status::Foreign,
             Kind::Free => attached.forget(request.store, request.slot, request.pages),
             Kind::Write => {
                 counters.writes.add(1);

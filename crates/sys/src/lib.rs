@@ -42,5 +42,5 @@ mod workers;
 pub use linux::{LinuxConfig, LinuxMachine, Setup};
 pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
 pub use pagemap::Mapped;
-pub use remote::{Bequest, Lost, RemoteConfig};
+pub use remote::{Bequest, Lost, News, RemoteConfig};
 pub use tcp::Address;

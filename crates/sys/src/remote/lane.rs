@@ -1,19 +1,28 @@
 //! One connection to a memory server: bytes that are to be sent, requests that are not answered, the reply that comes
 //! next.
 
-use super::{Lost, Op, RemoteConfig, UNANSWERED, request};
+use super::op::Op;
+use super::{Lost, UNANSWERED, request};
 use crate::file::{Fd, Part};
 use crate::io::Io;
 use crate::linux::LANE;
 use crate::memory::{MapSlice, Zeroable};
 use crate::queue::Queue;
-use crate::tcp::{self, Header, Stream};
+use crate::tcp::{self, Address, Header, Stream};
 use crate::{Errno, process};
 use ream_page::PAGE_BYTES;
 use ream_wire::hello::{ANSWER, Answer, Connection, HELLO, Hello, PREAMBLE, Purpose, RANDOM, directions};
 use ream_wire::message::{HEADER, Kind, Reply, Request, between};
-use ream_wire::seal::{Direction, PageKey, Place};
+use ream_wire::seal::{Direction, KEY, PageKey, Place};
 use ream_wire::{MOST_PAGES, SEAL};
+
+/// How a server is reached.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    pub(super) address: Address,
+    pub(super) lease: u64,
+    pub(super) secret: [u8; KEY],
+}
 
 /// A request that was sent.
 #[derive(Clone, Copy)]
@@ -60,6 +69,8 @@ pub(super) struct Lane {
     got: usize,
     receiving: bool,
     since: u64,
+    /// When something came last.
+    pub(super) heard: u64,
     /// For sending, and for receiving.
     transfers: MapSlice<Transfer>,
 }
@@ -69,18 +80,18 @@ const IO: fn(ream_wire::message::Malformed) -> Errno = |_| Errno(71);
 impl Lane {
     /// Connects, shows who this is and sees who the other is. Returns the lane, and the number of its store.
     pub(super) fn open(
-        config: &RemoteConfig,
+        way: &Way,
         purpose: Purpose,
         store: u32,
         bytes: usize,
         deadline: u64,
     ) -> Result<(Lane, u32), Errno> {
-        let stream = Stream::connect(&config.server, deadline)?;
-        Lane::greet(config, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
+        let stream = Stream::connect(&way.address, deadline)?;
+        Lane::greet(way, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
     }
 
     fn greet(
-        config: &RemoteConfig,
+        way: &Way,
         stream: &Stream,
         purpose: Purpose,
         store: u32,
@@ -89,15 +100,15 @@ impl Lane {
         const PROTOCOL: Errno = Errno(71);
         let mut random = [0; RANDOM];
         process::random(&mut random)?;
-        let hello = Hello { lease: config.lease, store, purpose, random };
+        let hello = Hello { lease: way.lease, store, purpose, random };
         let mut first = [0; PREAMBLE + HELLO];
         first.get_mut(..PREAMBLE).ok_or(PROTOCOL)?.copy_from_slice(&Connection::Lane.preamble());
-        first.get_mut(PREAMBLE..).ok_or(PROTOCOL)?.copy_from_slice(&hello.to_bytes(&config.secret));
+        first.get_mut(PREAMBLE..).ok_or(PROTOCOL)?.copy_from_slice(&hello.to_bytes(&way.secret));
         stream.send(&first)?;
         let mut answer = [0; ANSWER];
         stream.receive(&mut answer)?;
-        let answer = Answer::parse(&answer, &hello, &config.secret).ok_or(PROTOCOL)?;
-        let (mut to, mut from) = directions(&hello, &answer, &config.secret).ok_or(PROTOCOL)?;
+        let answer = Answer::parse(&answer, &hello, &way.secret).ok_or(PROTOCOL)?;
+        let (mut to, mut from) = directions(&hello, &answer, &way.secret).ok_or(PROTOCOL)?;
         let ping = request(Kind::Ping, answer.store, 0, 0, to.next());
         let header = ping.to_bytes();
         let mut message = [0; HEADER + SEAL];
@@ -124,6 +135,7 @@ impl Lane {
             got: 0,
             receiving: false,
             since: 0,
+            heard: process::now_us(),
             transfers: MapSlice::new(2)?,
         };
         Ok((lane, answer.store))
@@ -140,14 +152,34 @@ impl Lane {
         self.unanswered_count < UNANSWERED && !self.sending && self.out.len() - used >= HEADER + SEAL
     }
 
-    /// Since when an answer is awaited.
-    pub(super) fn since(&self) -> Option<u64> {
-        self.next.map(|_| self.since)
+    /// Since when an answer is awaited, and how many pages go along with it.
+    pub(super) fn since(&self) -> Option<(u64, u64)> {
+        self.next.map(|message| (self.since, message.request.pages.into()))
+    }
+
+    /// Since when the answer that has come last was awaited.
+    pub(super) fn begun(&self) -> u64 {
+        self.since
     }
 
     /// Lets the waiting have begun later.
-    pub(super) fn forgive(&mut self, since: u64) {
-        self.since = since;
+    pub(super) fn forgive(&mut self, us: u64) {
+        self.since += us;
+    }
+
+    /// Ends the connection: what the kernel does for it ends soon.
+    pub(super) fn shut(&self) {
+        tcp::shut(self.fd);
+    }
+
+    /// Whether the kernel does nothing for it any more.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.sending && !self.receiving
+    }
+
+    /// Requests that are not answered.
+    pub(super) fn open_requests(&self) -> u32 {
+        self.unanswered_count
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
@@ -268,7 +300,7 @@ impl Lane {
         }
         if self.next.is_none() {
             let Some(([kind, tag, store, slot, pages], number)) = self.unanswered.pop() else { return Ok(()) };
-            let kinds = [Kind::Read, Kind::Write, Kind::Free, Kind::Ping];
+            let kinds = [Kind::Read, Kind::Write, Kind::Free, Kind::Ping, Kind::Make];
             let kind = kinds.into_iter().find(|known| *known as u32 == kind).unwrap_or(Kind::Ping);
             self.next = Some(Message { tag, request: request(kind, store, slot, pages as u16, number) });
             self.got = 0;
@@ -276,7 +308,7 @@ impl Lane {
         }
         let Some(message) = self.next else { return Ok(()) };
         let (head, body) = (Lane::head(&message), Lane::body(&message));
-        let frames = ops.get(message.tag as usize).map_or(0, |op| op.address);
+        let frames = ops.get(message.tag as usize).map_or(0, Op::place);
         let past = self.got.saturating_sub(head);
         let rest = Part { address: frames + past, bytes: body - past };
         let first = Part {
@@ -300,7 +332,10 @@ impl Lane {
         self.receiving = false;
         let Some(message) = self.next else { return Ok(Received::Part) };
         match result {
-            1.. => self.got += result as usize,
+            1.. => {
+                self.got += result as usize;
+                self.heard = process::now_us();
+            }
             0 => return Err(Lost::Closed),
             _ if passing(result) => return Ok(Received::Part),
             _ => return Err(failed(result)),
