@@ -9,7 +9,7 @@ pub const SERVERS: usize = 7;
 pub const SPILL: usize = SERVERS;
 
 /// How long the loss of one server keeps others from being given up for being slow, in microseconds.
-const SHY: u64 = 2_000_000;
+const SHY: u64 = 500_000;
 
 /// A lease as connections of it need it.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,14 +6,17 @@
 
 use super::dial::Dialler;
 use super::peer::State;
-use super::{DIAL, LANES, Lost, Nature, News, Remote};
+use super::{DIAL, LANES, Lost, Nature, News, Remote, WRITE};
 use crate::{Errno, Wait, process};
+use ream_wire::message::Kind;
 
 /// How long a server may say nothing while others do, in microseconds, and how much longer for each page that goes along.
-const SOFT: u64 = 1_000_000;
-const SOFT_PAGE: u64 = 1000;
+const SOFT: u64 = 800_000;
+const SOFT_PAGE: u64 = 500;
 /// Whoever sleeps so much longer than it meant to was stopped itself: that time does not count.
 const OVERSLEPT: u64 = 100_000;
+/// How long nothing is asked of a server before it is asked whether it is there, in microseconds.
+const QUIET: u64 = 2_000_000;
 /// How often what has changed elsewhere is looked at while a server is away, in microseconds.
 const GLANCE: u64 = 20_000;
 
@@ -84,10 +87,11 @@ impl Remote {
     /// Lets go of servers that were lost, and calls them again.
     pub(super) fn look_after(&mut self) {
         let all = (1u32 << self.count) - 1;
+        let now = process::now_us();
+        self.knock(now);
         if self.up == all && self.dialler.is_none() {
             return;
         }
-        let now = process::now_us();
         for index in 0..self.count {
             let Some(peer) = self.peers.get_mut(index) else { continue };
             match peer.state {
@@ -113,6 +117,17 @@ impl Remote {
         }
         if !self.parked.is_empty() && self.up != 0 {
             self.unpark();
+        }
+    }
+
+    /// Asks servers of which nothing was asked for a while whether they are there: their copies are relied upon.
+    fn knock(&mut self, now: u64) {
+        for peer in self.peers.iter_mut().take(self.count).filter(|peer| peer.is_up()) {
+            let Some(lane) = peer.lanes.as_mut().map(|lanes| &mut lanes[WRITE]) else { continue };
+            let silent = now.saturating_sub(lane.heard) > QUIET && lane.open_requests() == 0;
+            if silent && lane.is_clear() && lane.has_room() {
+                lane.request(Kind::Ping, u32::MAX, 0, 0, 0);
+            }
         }
     }
 
