@@ -133,7 +133,8 @@ impl Fleet {
 
     /// These servers as a store, by their proxies.
     pub fn store(&self, members: &[usize]) -> String {
-        let names: Vec<_> = members.iter().map(|number| format!("tcp://{}", self.members[*number].gate.address)).collect();
+        let names: Vec<_> =
+            members.iter().map(|number| format!("tcp://{}", self.members[*number].gate.address)).collect();
         names.join(",")
     }
 
@@ -204,7 +205,8 @@ impl Steadfast {
                 return;
             }
             if Instant::now() >= deadline {
-                let shown = condition.map(|now| format!("{} of {} pages lack a copy, {:?}", now.missing, now.pages, now.servers));
+                let shown = condition
+                    .map(|now| format!("{} of {} pages lack a copy, {:?}", now.missing, now.pages, now.servers));
                 panic!("it never is so that {what}: {shown:?}\n{}", self.told());
             }
             std::thread::sleep(Duration::from_millis(10));

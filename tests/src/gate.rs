@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ const SLOW: u32 = 2;
 
 struct Shared {
     mode: AtomicU32,
+    /// Whether a bit of each portion from the server is changed.
+    lies: AtomicBool,
     /// Both halves of each connection: the client's, and the server's.
     open: Mutex<Vec<(TcpStream, TcpStream)>>,
 }
@@ -42,7 +44,8 @@ impl Gate {
     /// # Panics
     /// When there is no port.
     pub fn before(space: &Space, server: SocketAddr) -> Gate {
-        let shared = Arc::new(Shared { mode: AtomicU32::new(PASS), open: Mutex::new(Vec::new()) });
+        let shared =
+            Arc::new(Shared { mode: AtomicU32::new(PASS), lies: AtomicBool::new(false), open: Mutex::new(Vec::new()) });
         let (tell, told) = mpsc::channel();
         let ours = shared.clone();
         space.thread(move || {
@@ -69,6 +72,11 @@ impl Gate {
     /// Passes everything so much later.
     pub fn slow(&self, milliseconds: u32) {
         self.shared.mode.store(SLOW + milliseconds, SeqCst);
+    }
+
+    /// Changes a bit of each portion that comes from the server, or none any more.
+    pub fn lie(&self, lies: bool) {
+        self.shared.lies.store(lies, SeqCst);
     }
 
     fn each(&self, mut work: impl FnMut(usize, &(TcpStream, TcpStream))) {
@@ -109,11 +117,11 @@ fn connect(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
     let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
     shared.open.lock().expect("the connections").push((clone(&client), clone(&there)));
     let (back, forth) = ((clone(&there), clone(&client)), shared.clone());
-    std::thread::spawn(move || pass(back.0, back.1, &forth));
-    pass(client, there, shared);
+    std::thread::spawn(move || pass(back.0, back.1, &forth, true));
+    pass(client, there, shared, false);
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared, back: bool) {
     let mut bytes = vec![0; 256 << 10];
     loop {
         let got = from.read(&mut bytes);
@@ -122,6 +130,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
         }
         if let late @ 1.. = shared.mode.load(SeqCst).saturating_sub(SLOW) {
             std::thread::sleep(Duration::from_millis(late.into()));
+        }
+        if let (true, true, Ok(got @ 1..)) = (back, shared.lies.load(SeqCst), &got) {
+            bytes[got / 2] ^= 16;
         }
         match got {
             Ok(got @ 1..) if to.write_all(&bytes[..got]).is_ok() => {}

@@ -342,7 +342,7 @@ fn what_is_no_server_is_named() {
     for (arguments, word) in [
         (["status", "--server", "nodeb:7400"], "nodeb:7400"),
         (["status", "--server", "tcp://nodeb"], "tcp://nodeb"),
-        (["run", "--store=tcp://a:1,tcp://b:2", "true"], "one memory server"),
+        (["run", "--store=tcp://a:1,b:2", "true"], "tcp://a:1,b:2"),
     ] {
         let output = Command::new(ream_tests::ream_binary()).args(arguments).output().expect("ream");
         let errors = String::from_utf8_lossy(&output.stderr);

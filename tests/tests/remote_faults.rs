@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "killed, restarted",
     "killed, restarted when copies are whole",
     "killed, restarted",
@@ -64,6 +64,7 @@ const KINDS: [&str; 14] = [
     "a connection closed",
     "filled up",
     "told to end, restarted",
+    "bytes changed",
 ];
 
 /// What harms a server, and what is put right afterwards.
@@ -157,6 +158,11 @@ impl Harm<'_> {
                 self.fleet.members[server].gate.close_one(which);
                 pause(50);
             }
+            14 => {
+                self.fleet.members[server].gate.lie(true);
+                pause(200);
+                self.fleet.members[server].gate.lie(false);
+            }
             _ => {
                 if let Some(mut filler) = self.fleet.fill(server) {
                     pause(500 + self.random.below(500));
@@ -187,7 +193,7 @@ fn survive(count: usize, options: &[&str], forks: &str, faults: u64) {
     harm.all_used();
     for fault in 0..faults {
         // Each kind in turn, so that few faults are of different kinds too, at servers and moments by chance.
-        let kind = ((fault * 5 + seed) % KINDS.len() as u64) as usize;
+        let kind = ((fault * 4 + seed) % KINDS.len() as u64) as usize;
         let server = harm.random.below(count as u64) as usize;
         pause(harm.random.below(100));
         let started = std::time::Instant::now();

@@ -4,8 +4,8 @@
 mod door;
 mod join;
 
-use crate::os;
 use crate::keeper;
+use crate::os;
 use join::Doors;
 use ream_stats::{Config, Identity, Report, Session, Summary};
 use std::collections::HashMap;

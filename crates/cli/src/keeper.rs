@@ -29,7 +29,11 @@ pub struct Kept {
 pub fn keep(session: &'static Session, remotes: &[Remote; SERVERS], alone: bool) -> io::Result<Kept> {
     let mut holds = Vec::new();
     for (index, remote) in remotes.iter().enumerate().take_while(|(_, remote)| remote.is_some()) {
-        let held = if remote.lease == 0 { None } else { remote::hold(remote).map(Some).or_else(|error| if alone { Err(error) } else { Ok(None) })? };
+        let held = if remote.lease == 0 {
+            None
+        } else {
+            remote::hold(remote).map(Some).or_else(|error| if alone { Err(error) } else { Ok(None) })?
+        };
         if alone {
             holds.push(held);
             continue;

@@ -118,11 +118,16 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
     let there = servers.iter().filter(|(_, called)| called.is_ok()).count();
     let mut leased = Leased { servers };
     if there < settings.replicas as usize {
-        let first = leased.servers.iter_mut().find_map(|(_, called)| called.as_mut().err().map(|failure| failure.text.clone()));
+        let first =
+            leased.servers.iter_mut().find_map(|(_, called)| called.as_mut().err().map(|failure| failure.text.clone()));
         let why = first.unwrap_or_default();
         let more = match settings.memory_servers.len() {
             1 => String::new(),
-            _ => format!("; {there} of {} memory servers can be had, and each page goes to {}", settings.memory_servers.len(), settings.replicas),
+            _ => format!(
+                "; {there} of {} memory servers can be had, and each page goes to {}",
+                settings.memory_servers.len(),
+                settings.replicas
+            ),
         };
         return Err(Failure::new(format!("{why}{more}")));
     }
@@ -132,14 +137,16 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
 impl Leased {
     /// Servers that cannot be reached now: the session begins without them.
     pub fn absent(&self) -> impl Iterator<Item = String> + '_ {
-        self.servers.iter().filter_map(|(_, called)| called.as_ref().err()).map(|failure| {
-            format!("{}; the program begins without it, and uses it when it is there", failure.text)
-        })
+        self.servers
+            .iter()
+            .filter_map(|(_, called)| called.as_ref().err())
+            .map(|failure| format!("{}; the program begins without it, and uses it when it is there", failure.text))
     }
 
     /// Where pages go, and how many bytes of them there may be.
     pub fn place(&self, settings: &Settings, spill: Option<&Place>) -> Place {
-        let quotas: Vec<u64> = self.servers.iter().filter_map(|(_, called)| Some(called.as_ref().ok()?.lease.quota)).collect();
+        let quotas: Vec<u64> =
+            self.servers.iter().filter_map(|(_, called)| Some(called.as_ref().ok()?.lease.quota)).collect();
         let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(*quota));
         let largest = quotas.iter().copied().max().unwrap_or(0);
         // Copies lie at different servers: what the largest has beyond the others together is of no use then.

@@ -99,8 +99,8 @@ pub struct Bequest {
     tables: MapSlice<Table>,
     count: usize,
     counts: Counts,
-    /// The leases of the parent's connections.
-    leases: [u64; SERVERS],
+    /// How the parent reaches each server, where it does.
+    ways: [Option<(Way, u32)>; SERVERS],
 }
 
 pub(crate) struct Remote {
@@ -137,8 +137,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Connects to as many as can be had: a store of its own, and three lanes, at each. `leases` are those of the
-    /// parent's connections, whose store there is to be read.
+    /// Connects to as many as can be had: a store of its own, and three lanes, at each. `heir`: of what a
+    /// parent has bequeathed, whose pages there are to be read.
     pub(crate) fn connect(config: &RemoteConfig, heir: Option<&Bequest>) -> Result<Remote, Setup> {
         let fail = |what: &'static str| move |errno| Setup { what, errno };
         let room = fail("mapping the state of the memory servers' lanes");
@@ -191,10 +191,11 @@ impl Remote {
             remote.mend = Mend::new(config.io_limit).map_err(&room)?;
         }
         for index in 0..remote.count {
-            let Some((way, generation)) = remote.way(index) else { continue };
+            // The parent's lease, as long as that has connections of it: there its pages are.
+            let inherited = heir.and_then(|heir| heir.ways.get(index).copied().flatten());
+            let Some((way, generation)) = inherited.or_else(|| remote.way(index)) else { continue };
             let away = config.session.servers().get(index).is_some_and(|server| server.away());
-            let inherited = heir.is_some_and(|heir| heir.leases.get(index) == Some(&way.lease));
-            if !alone && away && !inherited {
+            if !alone && away && inherited.is_none() {
                 continue;
             }
             let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
@@ -261,9 +262,9 @@ impl Remote {
             *place = own;
             count += 1;
         }
-        let lease = |peer: &Peer| peer.way.as_ref().filter(|_| peer.is_up()).map_or(0, |way| way.lease);
-        let leases = core::array::from_fn(|index| self.peers.get(index).map_or(0, lease));
-        Bequest { tables, count, counts: self.counts, leases }
+        let way = |peer: &Peer| peer.way.filter(|_| peer.is_up()).map(|way| (way, peer.generation));
+        let ways = core::array::from_fn(|index| self.peers.get(index).and_then(way));
+        Bequest { tables, count, counts: self.counts, ways }
     }
 
     /// Takes over what a parent has bequeathed. What lies with servers that this process could not connect to, or where
@@ -281,11 +282,8 @@ impl Remote {
             table.become_ancestor()?;
         }
         let mut gone = 0;
-        for (index, lease) in bequest.leases.iter().enumerate().take(self.count) {
-            let same = self.peers.get(index).is_some_and(|peer| {
-                peer.is_up() && peer.way.as_ref().is_some_and(|way| way.lease == *lease)
-            });
-            if !same {
+        for (index, way) in bequest.ways.iter().enumerate().take(self.count) {
+            if way.is_none() || self.up >> index & 1 == 0 {
                 gone |= 1 << index;
             }
         }

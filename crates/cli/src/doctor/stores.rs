@@ -49,7 +49,10 @@ pub fn look(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) ->
         findings.push(match remote::examine(settings, server) {
             Ok((left, latency)) => {
                 there += 1;
-                Finding::ok(name, format!("reachable, {} left for us, answers in {} us", show_size(left), latency.as_micros()))
+                Finding::ok(
+                    name,
+                    format!("reachable, {} left for us, answers in {} us", show_size(left), latency.as_micros()),
+                )
             }
             Err(failure) => Finding::new(name, Verdict::Warn, failure.text),
         });

@@ -14,12 +14,12 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use ream_page::StoreId;
 use ream_stats::{Expected, Identity, Process};
-use ream_sys::{Errno, LinuxMachine};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{self, SignalSet, set_signal_mask};
 use ream_sys::thread::{self, Files};
+use ream_sys::{Errno, LinuxMachine};
 
 /// Changes when a parked pager may go on.
 pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);

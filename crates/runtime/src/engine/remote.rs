@@ -107,7 +107,11 @@ fn hear(news: News) {
             warn(format_args!(
                 "the memory server {} is about to end; {}",
                 Names(1 << index),
-                if alone { "the program will be stopped when it does" } else { "other copies of its pages are used then" }
+                if alone {
+                    "the program will be stopped when it does"
+                } else {
+                    "other copies of its pages are used then"
+                }
             ))
         }
         News::Forged(index) => warn(format_args!(

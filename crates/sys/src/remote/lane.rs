@@ -90,13 +90,7 @@ impl Lane {
         Lane::greet(way, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
     }
 
-    fn greet(
-        way: &Way,
-        stream: &Stream,
-        purpose: Purpose,
-        store: u32,
-        bytes: usize,
-    ) -> Result<(Lane, u32), Errno> {
+    fn greet(way: &Way, stream: &Stream, purpose: Purpose, store: u32, bytes: usize) -> Result<(Lane, u32), Errno> {
         const PROTOCOL: Errno = Errno(71);
         let mut random = [0; RANDOM];
         process::random(&mut random)?;

@@ -40,7 +40,10 @@ impl Remote {
         self.tell(News::Lost(index, lost));
         self.mend.wake();
         for tag in 0..self.ops.len() as u32 {
-            let writes = self.ops.get(tag as usize).is_some_and(|op| op.nature() == Nature::Write && op.open() >> index & 1 != 0);
+            let writes = self
+                .ops
+                .get(tag as usize)
+                .is_some_and(|op| op.nature() == Nature::Write && op.open() >> index & 1 != 0);
             if writes {
                 self.part_failed(tag, index, Errno::IO.negative());
             }
@@ -270,7 +273,10 @@ impl Remote {
         // Somebody else answers, or would: nothing has been asked of it for long.
         let answers = |lanes: &[super::Lane; LANES]| {
             let heard = lanes.iter().map(|lane| lane.heard).max().unwrap_or(0);
-            lanes.iter().filter_map(|lane| lane.since()).all(|(since, _)| now.saturating_sub(since.max(heard)) < SOFT / 2)
+            lanes
+                .iter()
+                .filter_map(|lane| lane.since())
+                .all(|(since, _)| now.saturating_sub(since.max(heard)) < SOFT / 2)
         };
         let others = self.peers.iter().enumerate().filter(|(other, peer)| *other != index && peer.is_up());
         let somebody = others.filter_map(|(_, peer)| peer.lanes.as_ref()).any(answers);

@@ -28,6 +28,8 @@ struct Job {
     pages: u32,
     /// Who is to get it.
     target: usize,
+    /// It comes from the file: nobody vouches for it, so it gets a number of its own.
+    filed: bool,
     versions: [u32; CHUNK as usize],
     part: Part,
 }
@@ -38,6 +40,7 @@ const FREE: Job = Job {
     slot: 0,
     pages: 0,
     target: 0,
+    filed: false,
     versions: [0; CHUNK as usize],
     part: Part { address: 0, bytes: 0 },
 };
@@ -160,15 +163,17 @@ impl Remote {
             let most = CHUNK.min(SEGMENT - slot % SEGMENT);
             let pages = (slot..slot + most).take_while(|slot| table.holder(*slot) == who).count() as u32;
             self.mend.slot = slot + pages;
-            let busy = self.mend.jobs.iter().any(|job| {
-                job.busy && job.table == index && job.slot < slot + pages && slot < job.slot + job.pages
-            });
-            if who & can == 0 || busy {
+            let busy =
+                self.mend.jobs.iter().any(|job| {
+                    job.busy && job.table == index && job.slot < slot + pages && slot < job.slot + job.pages
+                });
+            // An ancestor's pages in a file stay there: whoever sealed them again, others might do it differently.
+            if who & can == 0 || busy || index > 0 && who == SPILLED {
                 continue;
             }
             let Some(target) = self.target_of(index, slot, who) else { continue };
             self.mend.found = true;
-            return Found::Job(Job { busy: true, table: index, slot, pages, target, ..FREE });
+            return Found::Job(Job { busy: true, table: index, slot, pages, target, filed: who == SPILLED, ..FREE });
         }
         Found::More
     }
@@ -259,6 +264,9 @@ impl Remote {
             return self.end_job(number);
         }
         if read {
+            if job.filed && !self.renew(number) {
+                return self.end_job(number);
+            }
             let place = self.mend.jobs.get(number).map_or(0, |job| (&raw const job.part).expose_provenance());
             if let Some(op) = self.ops.get_mut(tag as usize) {
                 *op = Op::write(job.table, job.slot, job.pages, place, 1);
@@ -277,6 +285,21 @@ impl Remote {
             self.degraded = false;
         }
         self.end_job(number);
+    }
+
+    /// Numbers pages anew that come from the file: a seal's number must not be used again for what may be something else.
+    fn renew(&mut self, number: usize) -> bool {
+        let Some(job) = self.mend.jobs.get_mut(number) else { return false };
+        let Some(table) = self.tables.get_mut(job.table as usize) else { return false };
+        // Nobody has them under their old number.
+        let alone = (job.slot..job.slot + job.pages).all(|slot| table.holder(slot) == SPILLED);
+        if !alone || !table.renew(job.slot, job.pages) {
+            return false;
+        }
+        for (version, slot) in job.versions.iter_mut().zip(job.slot..job.slot + job.pages) {
+            *version = table.version(slot);
+        }
+        true
     }
 
     fn end_job(&mut self, number: usize) {

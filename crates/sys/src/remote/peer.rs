@@ -48,6 +48,8 @@ pub(super) struct Peer {
     pub(super) retry_at: u64,
     backoff: u64,
     pub(super) ending: bool,
+    /// A page from it was not genuine; said once for its connections.
+    pub(super) forged: bool,
 }
 
 impl Peer {
@@ -69,6 +71,7 @@ impl Peer {
             retry_at: 0,
             backoff: SOON,
             ending: false,
+            forged: false,
         }
     }
 
@@ -93,7 +96,7 @@ impl Peer {
         self.way = Some(way);
         self.generation = generation;
         self.state = State::Up;
-        (self.backoff, self.full_until, self.ending) = (SOON, 0, false);
+        (self.backoff, self.full_until, self.ending, self.forged) = (SOON, 0, false, false);
         while self.frees.pop().is_some() {}
     }
 

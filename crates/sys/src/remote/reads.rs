@@ -159,7 +159,8 @@ impl Remote {
                 self.forged = Some(index);
             }
             self.mend.wake();
-            if elsewhere {
+            let told = self.peers.get_mut(index).is_some_and(|peer| core::mem::replace(&mut peer.forged, true));
+            if elsewhere && !told {
                 self.tell(News::Forged(index));
             }
         }

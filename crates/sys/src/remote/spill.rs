@@ -139,7 +139,9 @@ impl Remote {
             let at = (block * CHUNK as usize + (index % CHUNK) as usize) * PAGE_BYTES;
             let Some(place) = spill.memory.as_mut_slice().get_mut(at..at + PAGE_BYTES) else { break };
             // SAFETY: a frame, whole; the place is as large, and our own.
-            unsafe { core::ptr::with_exposed_provenance::<u8>(page).copy_to_nonoverlapping(place.as_mut_ptr(), PAGE_BYTES) };
+            unsafe {
+                core::ptr::with_exposed_provenance::<u8>(page).copy_to_nonoverlapping(place.as_mut_ptr(), PAGE_BYTES)
+            };
             if index % CHUNK == CHUNK - 1 || index == op.pages - 1 {
                 spill.submit(block, io, files.first().copied().unwrap_or(Fd::NONE));
             }

@@ -78,7 +78,11 @@ impl Table {
 
     fn copies(&mut self) -> &mut [u8] {
         let slots = if self.copies == 0 { 0 } else { self.slots };
-        let start = if slots == 0 { core::ptr::NonNull::dangling().as_ptr() } else { core::ptr::with_exposed_provenance_mut(self.copies) };
+        let start = if slots == 0 {
+            core::ptr::NonNull::dangling().as_ptr()
+        } else {
+            core::ptr::with_exposed_provenance_mut(self.copies)
+        };
         // SAFETY: as above, or nothing.
         unsafe { core::slice::from_raw_parts_mut(start, slots) }
     }
@@ -116,16 +120,24 @@ impl Table {
         unsafe { *core::ptr::with_exposed_provenance::<u32>(self.versions).add(slot as usize) }
     }
 
-    /// Slots are about to be written: nobody has them. False when one of them cannot be any more.
-    pub(super) fn begin(&mut self, slot: u32, pages: u32, counts: &mut Counts) -> bool {
+    /// Gives slots a new number. False when one of them has had them all.
+    pub(super) fn renew(&mut self, slot: u32, pages: u32) -> bool {
         let (first, end) = (slot as usize, slot as usize + pages as usize);
         let Some(versions) = self.versions().get_mut(first..end) else { return false };
         // Written four thousand million times: out of service, since its nonces are used up.
-        if versions.contains(&u32::MAX) {
+        let fresh = !versions.contains(&u32::MAX);
+        if fresh {
+            versions.iter_mut().for_each(|version| *version += 1);
+        }
+        fresh
+    }
+
+    /// Slots are about to be written: nobody has them. False when one of them cannot be any more.
+    pub(super) fn begin(&mut self, slot: u32, pages: u32, counts: &mut Counts) -> bool {
+        if !self.renew(slot, pages) {
             return false;
         }
-        versions.iter_mut().for_each(|version| *version += 1);
-        self.end = self.end.max(end as u32);
+        self.end = self.end.max(slot + pages);
         self.put(slot, pages, 0, counts);
         true
     }
@@ -239,7 +251,10 @@ mod tests {
         table.put(13, 1, 0b01, &mut counts);
         table.become_ancestor().unwrap();
         table.put(13, 1, 0b11, &mut counts);
-        assert_eq!((table.holder(13), table.store_at(0, 13), table.store_at(1, 13), table.store_for(0)), (0b11, 7, 9, 9));
+        assert_eq!(
+            (table.holder(13), table.store_at(0, 13), table.store_at(1, 13), table.store_for(0)),
+            (0b11, 7, 9, 9)
+        );
         assert_eq!((table.lose(0b01, &mut counts), table.holder(13), table.store_at(1, 13)), (0, 0b10, 9));
         assert!(!table.begin(999, 2, &mut counts));
         assert_eq!((table.holder(999), table.holder(5000), table.version(5000)), (0, 0, 0));

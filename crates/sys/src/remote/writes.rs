@@ -218,7 +218,8 @@ impl Remote {
     pub(super) fn settle(&mut self, tag: u32) {
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
         let unanswered = |index: usize| op.sent.get(index) != op.answered.get(index);
-        let busy = (0..self.count).any(|index| op.bad >> index & 1 != 0 && unanswered(index) && self.up >> index & 1 != 0);
+        let busy =
+            (0..self.count).any(|index| op.bad >> index & 1 != 0 && unanswered(index) && self.up >> index & 1 != 0);
         if op.open() != 0 || busy {
             return;
         }
