@@ -213,6 +213,21 @@ impl Steadfast {
         }
     }
 
+    /// Waits for an end that is not of its own making; its exit status.
+    ///
+    /// # Panics
+    /// When it goes on.
+    pub fn stopped(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "it goes on\n{}", self.told());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// What it has said so far.
     pub fn told(&self) -> String {
         let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();

@@ -225,3 +225,44 @@ fn with_a_local_copy_no_server_is_missed() {
 fn forks_go_on_while_servers_are_lost() {
     survive(3, &[], "400", number("REAM_FAULTS", 4));
 }
+
+#[test]
+fn what_nobody_has_any_more_ends_the_program_with_a_line() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some(fleet) = fleet(2) else { return };
+    let store = fleet.store(&[0, 1]);
+    let Some(mut program) = fleet.run(&["--memory", "16M", "--store", &store], "48", "0") else { return };
+    fleet.signal(0, libc::SIGKILL);
+    program.until("the loss is noticed", |now| now.servers[0].1 > 0);
+    fleet.signal(1, libc::SIGKILL);
+    assert_eq!(program.stopped(), Some(125), "{}", program.told());
+    let told = program.told();
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("the program is stopped")).collect();
+    let second = fleet.store(&[1]);
+    assert!(lines.len() == 1 && lines[0].contains(&second), "{told}");
+    assert_eq!(told.matches("the program goes on with the other copies").count(), 1, "{told}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_and_used_later() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some(mut fleet) = fleet(3) else { return };
+    fleet.signal(2, libc::SIGKILL);
+    fleet.gone(2);
+    let store = fleet.store(&[0, 1, 2]);
+    let Some(mut program) = fleet.run(&["--memory", "16M", "--store", &store], "48", "0") else { return };
+    assert!(program.told().contains("the program begins without it"), "{}", program.told());
+    fleet.start(2);
+    program.until("it is used", |now| now.servers.iter().all(|server| server.0));
+    program.finish();
+    // Fewer than each page needs: not started.
+    for server in [1, 2] {
+        fleet.signal(server, libc::SIGKILL);
+        fleet.gone(server);
+    }
+    let mut command = fleet.ream("client.key");
+    let output = command.args(["run", "--memory", "16M", "--store", &store, "true"]).output().expect("ream");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{told}");
+    assert!(told.contains("1 of 3 memory servers can be had") && told.lines().count() == 1, "{told}");
+}

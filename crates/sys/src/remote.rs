@@ -6,6 +6,7 @@
 //! a slot, and is part of what its seal is bound to: an older page in its place does not open. One byte more says who has
 //! it: each page is written to as many servers as wanted, or to one and to a local file, and read from any of them.
 
+mod changes;
 mod dial;
 mod lane;
 mod loss;
@@ -24,6 +25,7 @@ use crate::memory::MapSlice;
 use crate::queue::Queue;
 use crate::tcp::Address;
 use crate::{Errno, process};
+use changes::Changes;
 use dial::Dialler;
 use lane::{Lane, Message, Received, Way};
 use mend::Mend;
@@ -114,6 +116,7 @@ pub(crate) struct Remote {
     tables: MapSlice<Table>,
     table_count: usize,
     counts: Counts,
+    changes: Changes,
     /// Bits of the servers to which a segment's slots go; 0 while nobody has any.
     homes: MapSlice<u8>,
     key: PageKey,
@@ -155,6 +158,7 @@ impl Remote {
             tables: MapSlice::new(ANCESTORS + 1).map_err(&room)?,
             table_count: 1,
             counts: Counts::new(config.replicas + u32::from(config.spill)),
+            changes: Changes::new().map_err(&room)?,
             homes: MapSlice::new((config.slots / SEGMENT) as usize + 1).map_err(&room)?,
             key,
             parked: Queue::new(ops + mend::JOBS).map_err(&room)?,

@@ -44,8 +44,16 @@ impl Remote {
                 .ops
                 .get(tag as usize)
                 .is_some_and(|op| op.nature() == Nature::Write && op.open() >> index & 1 != 0);
+            // Nothing more is answered there, whatever was sent.
+            if let Some(op) = self.ops.get_mut(tag as usize) {
+                if let (Some(answered), Some(sent)) = (op.answered.get_mut(index), op.sent.get(index)) {
+                    *answered = *sent;
+                }
+            }
             if writes {
                 self.part_failed(tag, index, Errno::IO.negative());
+            } else if self.ops.get(tag as usize).is_some_and(|op| op.nature() == Nature::Write) {
+                self.settle(tag);
             }
         }
     }

@@ -280,6 +280,7 @@ impl Remote {
                 table.put(slot, 1, who, &mut self.counts);
             }
         }
+        self.changes.add(job.table, job.slot, job.pages);
         self.config.process.counters.pages_copied_again.add(job.pages.into());
         if self.counts.missing == 0 {
             self.degraded = false;
@@ -310,6 +311,7 @@ impl Remote {
 }
 
 /// What the search has found.
+#[allow(clippy::large_enum_variant, reason = "it is looked at at once, and there is no heap")]
 enum Found {
     Job(Job),
     /// Nothing, at the moment.

@@ -26,6 +26,8 @@ pub(super) struct Op {
     pub(super) part: u32,
     pub(super) peer: u32,
     pub(super) lane: u32,
+    /// Changes of slots that there were when that was asked for.
+    pub(super) changes: u64,
     /// Servers that a write goes to, those that have it, and those that have refused it or were lost meanwhile.
     pub(super) targets: u32,
     pub(super) good: u32,
@@ -54,6 +56,7 @@ impl Op {
         part: 0,
         peer: u32::MAX,
         lane: 0,
+        changes: 0,
         targets: 0,
         good: 0,
         bad: 0,

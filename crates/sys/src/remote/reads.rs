@@ -88,6 +88,9 @@ impl Remote {
         if let Some(lane) = peer.lanes.as_mut().and_then(|lanes| lanes.get_mut(which)) {
             lane.request(Kind::Read, tag, store, op.slot + op.done, op.part as u16);
         }
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.changes = self.changes.count();
+        }
         Ok(true)
     }
 
@@ -125,8 +128,8 @@ impl Remote {
         self.end(tag, result);
     }
 
-    /// Opens the pages of a read where they are. One that does not open is lost there: false when another has it. Where
-    /// nobody else does it holds zeros, and whether anybody wanted it, the pager finds out, which keeps a hash of each page
+    /// Opens the pages of a read where they are. One that does not open is lost there: false when another has it, or
+    /// when it may have been written meanwhile. Where nobody else does it holds zeros, and whether anybody wanted it, the pager finds out, which keeps a hash of each page
     /// that is stored.
     fn open(&mut self, index: usize, which: usize, tag: u32) -> bool {
         let Some(op) = self.ops.get(tag as usize).copied() else { return true };
@@ -148,6 +151,11 @@ impl Remote {
             let who = table.holder(slot);
             // What was never written is read along at times, and then not wanted.
             if !key.open(&place, page, &seal) && who >> index & 1 != 0 {
+                match self.changes.since(op.changes, op.table, slot) {
+                    Some(true) => continue,
+                    Some(false) => {}
+                    None => return false,
+                }
                 forged = true;
                 let others = who & !(1 << index);
                 elsewhere |= others != 0;

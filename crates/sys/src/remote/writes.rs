@@ -227,6 +227,7 @@ impl Remote {
             if let Some(table) = self.tables.get_mut(op.table as usize) {
                 table.put(op.slot, op.pages, op.good, &mut self.counts);
             }
+            self.changes.add(op.table, op.slot, op.pages);
             if op.good != 0 && op.good.count_ones() < self.config.replicas + u32::from(self.config.spill) {
                 self.mend.wake();
                 let full = op.failed == Errno::NOSPC.negative();
