@@ -86,7 +86,15 @@ impl Harm<'_> {
     }
 
     fn lost(&mut self, server: usize, before: u64) {
-        self.program.until("the loss is noticed", |now| now.servers[server].1 > before);
+        self.program.until("the loss is noticed", |now| now.servers[server].1 > before || !now.servers[server].0);
+    }
+
+    /// What need not be a loss may be noticed as one some time later.
+    fn perhaps_lost(&mut self, server: usize, before: u64, longest: Duration) {
+        let end = std::time::Instant::now() + longest;
+        while self.losses(server) == before && std::time::Instant::now() < end {
+            pause(20);
+        }
     }
 
     fn whole(&mut self) {
@@ -170,6 +178,12 @@ impl Harm<'_> {
                     let _ = filler.wait();
                 }
             }
+        }
+        match kind {
+            // A connection that is not used is looked after every two seconds.
+            11 => self.perhaps_lost(server, before, Duration::from_millis(3500)),
+            4 | 6 | 10 | 14 => self.perhaps_lost(server, before, Duration::from_millis(1200)),
+            _ => {}
         }
         self.all_used();
         let longest = self.program.waits().into_iter().filter(|(end, _)| *end >= begun).map(|(_, wait)| wait).max();

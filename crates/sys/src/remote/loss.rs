@@ -6,7 +6,7 @@
 
 use super::dial::Dialler;
 use super::peer::State;
-use super::{DIAL, LANES, Lost, Nature, News, Remote, WRITE};
+use super::{DIAL, LANES, Lost, Nature, News, Remote};
 use crate::{Errno, Wait, process};
 use ream_wire::message::Kind;
 
@@ -134,10 +134,11 @@ impl Remote {
     /// Asks servers of which nothing was asked for a while whether they are there: their copies are relied upon.
     fn knock(&mut self, now: u64) {
         for peer in self.peers.iter_mut().take(self.count).filter(|peer| peer.is_up()) {
-            let Some(lane) = peer.lanes.as_mut().map(|lanes| &mut lanes[WRITE]) else { continue };
-            let silent = now.saturating_sub(lane.heard) > QUIET && lane.open_requests() == 0;
-            if silent && lane.is_clear() && lane.has_room() {
-                lane.request(Kind::Ping, u32::MAX, 0, 0, 0);
+            for lane in peer.lanes.iter_mut().flatten() {
+                let silent = now.saturating_sub(lane.heard) > QUIET && lane.open_requests() == 0;
+                if silent && lane.is_clear() && lane.has_room() {
+                    lane.request(Kind::Ping, u32::MAX, 0, 0, 0);
+                }
             }
         }
     }
