@@ -49,6 +49,11 @@ impl Remote {
                 if let (Some(answered), Some(sent)) = (op.answered.get_mut(index), op.sent.get(index)) {
                     *answered = *sent;
                 }
+                // What it had kept of a write that others are still to answer is gone as well.
+                if op.good >> index & 1 != 0 {
+                    op.good &= !(1 << index);
+                    op.bad |= 1 << index;
+                }
             }
             if writes {
                 self.part_failed(tag, index, Errno::IO.negative());
