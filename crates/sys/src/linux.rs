@@ -225,8 +225,8 @@ impl LinuxMachine {
         Some(rights.assume())
     }
 
+    /// Room for every tag; a full queue means that a tag was used twice.
     fn end(&mut self, tag: u32, result: i32) {
-        // Room for every tag; a full queue means that a tag was used twice.
         self.ended.push((tag, result));
     }
 
@@ -250,15 +250,9 @@ impl LinuxMachine {
                 }
                 None
             }
-            SPILL_READ => {
+            kind @ (SPILL_READ | SPILL_WRITE) => {
                 if let Some(remote) = &mut self.remote {
-                    remote.spill_read(tag, completion.result);
-                }
-                None
-            }
-            SPILL_WRITE => {
-                if let Some(remote) = &mut self.remote {
-                    remote.spill_written(tag, completion.result);
+                    remote.spilled(kind == SPILL_WRITE, tag, completion.result);
                 }
                 None
             }

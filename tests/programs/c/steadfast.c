@@ -1,5 +1,4 @@
-/*
- * Writes to and checks every byte of an array for as long as it is let, by two threads, and says how long it had to wait
+/* Writes to and checks every byte of an array for as long as it is let, by two threads, and says how long it had to wait
  * for a page: SIZE MiB, a FILE for the waits (a line each: when it ended and how long it was, in milliseconds), and how many
  * milliseconds lie between FORKS whose children check a part (0: none). SIGTERM ends it after all was checked once more.
  */

@@ -1,7 +1,7 @@
 //! Connecting to a server again while the pager goes on: a thread that sleeps in the calls, one server at a time.
 
+use super::LANES;
 use super::lane::{Lane, Way};
-use super::{AHEAD, DEMAND, LANES, WRITE};
 use crate::file;
 use crate::memory::MapSlice;
 use crate::thread::{self, Files, Thread};
@@ -27,7 +27,7 @@ pub(super) fn dial(way: &Way, deadline_us: u64) -> Dialled {
     let demand = demand.0;
     let ahead = Lane::open(way, Purpose::Ahead, store, requests, deadline);
     let (ahead, _) = ahead.inspect_err(|_| [write.fd, demand.fd].into_iter().for_each(file::close))?;
-    const { assert!(DEMAND == 0 && AHEAD == 1 && WRITE == 2) };
+    // By their places: DEMAND, AHEAD, WRITE.
     Ok(([demand, ahead, write], store))
 }
 

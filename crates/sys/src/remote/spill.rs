@@ -177,8 +177,13 @@ impl Remote {
         }
     }
 
+    /// A block has been written, or not, or a read from the file has ended.
+    pub(crate) fn spilled(&mut self, written: bool, what: u32, result: i32) {
+        if written { self.spill_written(what, result) } else { self.spill_read(what, result) }
+    }
+
     /// A read from the file has ended.
-    pub(crate) fn spill_read(&mut self, tag: u32, result: i32) {
+    fn spill_read(&mut self, tag: u32, result: i32) {
         let Some(op) = self.ops.get_mut(tag as usize) else { return };
         if result <= 0 && result != Errno::AGAIN.negative() && result != Errno::INTR.negative() {
             let failed = if result == 0 { Errno::IO.negative() } else { result };
@@ -190,7 +195,7 @@ impl Remote {
     }
 
     /// A block has been written, or not.
-    pub(crate) fn spill_written(&mut self, number: u32, result: i32) {
+    fn spill_written(&mut self, number: u32, result: i32) {
         let Some(block) = self.spill.as_mut().and_then(|spill| spill.blocks.get_mut(number as usize)) else { return };
         let got = (result.max(0) as usize / PAGE_BYTES) as u32;
         block.done += got;
