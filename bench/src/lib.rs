@@ -18,6 +18,7 @@ pub mod pages;
 pub mod paging;
 pub mod pool;
 pub mod raw;
+pub mod remote;
 pub mod report;
 pub mod rows;
 pub mod statistics;
@@ -59,6 +60,7 @@ fn chapter(args: &[String]) -> Result<Option<i32>, String> {
         Command::Help => return Ok(None),
         Command::Paging(options) => paging::run(&options),
         Command::Fits(options) => fits::run(&options),
+        Command::Remote(options) => remote::run(&options),
         Command::Malloc(options) => malloc::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Coverage(options) => coverage::run(&options),

@@ -43,6 +43,7 @@ pub fn paging(options: &Options) -> Paging {
         only: Vec::new(),
         seconds: if quick { 0.3 } else { 1.5 },
         rounds: options.rounds.unwrap_or(if quick { 3 } else { 5 }),
+        quick,
         json: None,
         swap: false,
         with: options.with.clone(),

@@ -4,6 +4,7 @@
 
 mod counters;
 mod data;
+mod peer;
 mod small;
 mod walks;
 
@@ -27,6 +28,10 @@ fn main() {
             (Ok(threads), Ok(rounds)) => small::run(threads, rounds),
             _ => usage(),
         },
+        ["peer", address] => peer::answer(address),
+        ["call", address, "ping", count] => peer::ping(address, count),
+        ["call", address, way @ ("send" | "receive"), connections, seconds] => peer::bulk(address, *way == "send", connections, seconds),
+        ["hold"] => peer::hold(),
         ["clean-swap", directory] => ream_bench::swap::clean_when_orphaned(std::path::Path::new(directory)),
         ["keep-journal"] => ream_bench::journal::keep(),
         _ => usage(),
@@ -35,7 +40,8 @@ fn main() {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | clean-swap DIRECTORY | \
+        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | peer ADDR:PORT | \
+         call ADDR:PORT ping COUNT | call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | \
          keep-journal"
     );
     eprintln!("(it is started by ream bench)");
@@ -48,6 +54,14 @@ fn serve(pages: usize) {
     let mut walks = walks::Walks::new(data::Data::new(pages));
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
+        if let Some(touches) = line.strip_prefix("touches ").and_then(|number| number.parse().ok()) {
+            let times = walks.touches(touches, &|| counters::of(session).refaults);
+            println!("{}", ream_bench::work::Times::of(&times));
+            if std::io::stdout().flush().is_err() {
+                return;
+            }
+            continue;
+        }
         let begun = Instant::now();
         let before = (counters::of(session), usage_now());
         let accesses = match line.as_str() {
