@@ -55,7 +55,8 @@ enum Place {
 /// # Errors
 /// What kept it from measuring.
 pub fn run(options: &Paging) -> Result<bool, String> {
-    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
+    let wanted =
+        |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
     let rows: Vec<&Row> = ROWS.iter().filter(|row| wanted(row.name)).collect();
     let mut contests: Vec<(Program, u64)> = Vec::new();
     for program in programs::all(options.quick) {

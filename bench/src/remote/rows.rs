@@ -193,7 +193,8 @@ impl Figure {
         }
         let spread = Spread::of(&self.ratios());
         let ratio = format!("{:.3} ({:.2}, {:.2})", spread.middle, spread.low, spread.high);
-        let figures = format!("{:>9} {:>10.1} {:>10.1} {ratio:>20}", self.unit, median(&self.ream), median(&self.against));
+        let figures =
+            format!("{:>9} {:>10.1} {:>10.1} {ratio:>20}", self.unit, median(&self.ream), median(&self.against));
         let part = |of: fn(&(f64, f64)) -> f64| median(&self.cpu.iter().map(of).collect::<Vec<f64>>());
         let cpu = match self.cpu.is_empty() {
             true => "-".into(),

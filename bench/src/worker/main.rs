@@ -30,7 +30,9 @@ fn main() {
         },
         ["peer", address] => peer::answer(address),
         ["call", address, "ping", count] => peer::ping(address, count),
-        ["call", address, way @ ("send" | "receive"), connections, seconds] => peer::bulk(address, *way == "send", connections, seconds),
+        ["call", address, way @ ("send" | "receive"), connections, seconds] => {
+            peer::bulk(address, *way == "send", connections, seconds)
+        }
         ["hold"] => peer::hold(),
         ["clean-swap", directory] => ream_bench::swap::clean_when_orphaned(std::path::Path::new(directory)),
         ["keep-journal"] => ream_bench::journal::keep(),

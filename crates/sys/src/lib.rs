@@ -33,7 +33,7 @@ pub mod socket;
 pub mod sparse;
 mod staging;
 pub mod syscall;
-mod tcp;
+pub mod tcp;
 pub mod thread;
 pub mod uffd;
 pub mod user;

@@ -194,6 +194,10 @@ pub trait Machine {
     /// Starts a read of consecutive slots into consecutive frames (populated or empty). `tag` is free again when its
     /// event has been reported. At most [`Machine::io_limit`] operations may be in flight.
     fn read(&mut self, tag: u32, store: StoreId, slot: Slot, frame: Frame, pages: u32);
+    /// Whether the store has made sure that the read with this tag, which has ended, brought what was written there last.
+    fn vouches(&self, _tag: u32) -> bool {
+        false
+    }
     /// Whether a thread waits for what is read from now on; a store may have a faster way for that.
     fn waited_for(&mut self, _on: bool) {}
     /// Starts a write of runs of frames, one after the other, to consecutive slots of the process's own store. At most

@@ -84,9 +84,11 @@ struct Op {
     /// The frames of a read; the list of parts of a write, and its length.
     address: usize,
     parts: u32,
+    /// Of a read: every page was opened, so it is what was written there last.
+    genuine: bool,
 }
 
-// SAFETY: integers.
+// SAFETY: integers, and a bool, which zero is a value of.
 unsafe impl Zeroable for Op {}
 
 /// A process whose store is read here.
@@ -126,6 +128,7 @@ pub(crate) struct Remote {
     frees: Queue<(u32, u32)>,
     ended: Queue<(u32, i32)>,
     waited_for: bool,
+    soon: bool,
     lost: Option<Lost>,
     forged: bool,
     ending: bool,
@@ -169,6 +172,7 @@ impl Remote {
             frees: Queue::new(FREES).map_err(&room)?,
             ended: Queue::new(config.io_limit as usize).map_err(&room)?,
             waited_for: false,
+            soon: true,
             lost: None,
             forged: false,
             ending: false,
@@ -227,8 +231,17 @@ impl Remote {
 
     pub(crate) fn read(&mut self, tag: u32, store: StoreId, slot: Slot, address: usize, pages: u32) {
         let known = store == StoreId::OWN || store.0 as usize <= self.ancestor_count;
-        let op =
-            Op { ancestor: store.0.into(), slot: slot.0, pages, sent: 0, answered: 0, failed: 0, address, parts: 0 };
+        let op = Op {
+            ancestor: store.0.into(),
+            slot: slot.0,
+            pages,
+            sent: 0,
+            answered: 0,
+            failed: 0,
+            address,
+            parts: 0,
+            genuine: false,
+        };
         let lane = if self.waited_for { DEMAND } else { AHEAD };
         self.start(tag, op, lane, known && pages <= MOST_PAGES as u32);
     }
@@ -244,6 +257,7 @@ impl Remote {
             failed: 0,
             address: parts.as_ptr().expose_provenance(),
             parts: parts.len() as u32,
+            genuine: false,
         };
         self.start(tag, op, WRITE, true);
     }
@@ -408,8 +422,9 @@ impl Remote {
                     return Err(Lost::Refused);
                 }
                 let op = self.ops.get(tag as usize).copied().ok_or(Lost::Refused)?;
-                if self.sealed {
-                    self.open(index, &op);
+                let genuine = self.sealed && self.open(index, &op);
+                if let Some(op) = self.ops.get_mut(tag as usize) {
+                    op.genuine = genuine;
                 }
                 self.ended.push((tag, (op.pages as usize * PAGE_BYTES) as i32));
             }
@@ -436,8 +451,9 @@ impl Remote {
     }
 
     /// Opens the pages of a read where they are. One that does not open holds zeros then: whether anybody wanted it, the
-    /// pager finds out, which keeps a hash of each page that is stored.
-    fn open(&mut self, index: usize, op: &Op) {
+    /// pager finds out, which keeps a hash of each page that is stored. Whether all have opened.
+    fn open(&mut self, index: usize, op: &Op) -> bool {
+        let mut genuine = true;
         let ancestor = (op.ancestor as usize).checked_sub(1).and_then(|place| self.ancestors.get(place)).copied();
         let other = ancestor.as_ref().and_then(|ancestor| PageKey::new(&ancestor.key));
         let key = other.as_ref().unwrap_or(&self.key);
@@ -453,17 +469,34 @@ impl Remote {
             };
             let store = ancestor.as_ref().map_or(self.store, |ancestor| ancestor.store);
             let place = Place { lease: self.lease, store, slot, version };
-            let Some(seal) = self.lanes[index].seal(number) else { return };
+            let Some(seal) = self.lanes[index].seal(number) else { return false };
             // SAFETY: a frame of the read, whose bytes have come, and which nobody else uses before its end is told.
             let page = unsafe {
                 let start = core::ptr::with_exposed_provenance_mut(op.address + number as usize * PAGE_BYTES);
                 core::slice::from_raw_parts_mut(start, PAGE_BYTES)
             };
             // What was never written is read along at times, and then not wanted.
-            if !key.open(&place, page, &seal) && version != 0 {
-                self.forged = true;
+            if !key.open(&place, page, &seal) {
+                genuine = false;
+                self.forged |= version != 0;
             }
         }
+        genuine
+    }
+
+    /// Whether a read that has ended brought what was written last, and nothing else.
+    pub(crate) fn vouches(&self, tag: u32) -> bool {
+        self.ops.get(tag as usize).is_some_and(|op| op.genuine)
+    }
+
+    /// Whether a thread waits for one answer, which is likely to come sooner than this thread would be awake again.
+    pub(crate) fn expects_soon(&self) -> bool {
+        self.soon && self.lanes[DEMAND].waits_for_one()
+    }
+
+    /// What came of not going to sleep: whether it is worth it the next time.
+    pub(crate) fn came_soon(&mut self, soon: bool) {
+        self.soon = soon;
     }
 
     /// How long may be waited, so that a late answer is noticed.

@@ -60,9 +60,14 @@ pub(super) struct Lane {
     got: usize,
     receiving: bool,
     since: u64,
+    /// With how many bytes the kernel wakes who receives.
+    wakes_at: u32,
     /// For sending, and for receiving.
     transfers: MapSlice<Transfer>,
 }
+
+/// Bytes of pages that are received at once.
+const AT_ONCE: usize = 256 << 10;
 
 const IO: fn(ream_wire::message::Malformed) -> Errno = |_| Errno(71);
 
@@ -124,6 +129,7 @@ impl Lane {
             got: 0,
             receiving: false,
             since: 0,
+            wakes_at: 1,
             transfers: MapSlice::new(2)?,
         };
         Ok((lane, answer.store))
@@ -138,6 +144,11 @@ impl Lane {
     pub(super) fn has_room(&self) -> bool {
         let used = if self.start == self.end { 0 } else { self.end };
         self.unanswered_count < UNANSWERED && !self.sending && self.out.len() - used >= HEADER + SEAL
+    }
+
+    /// Whether one answer is awaited, and nothing else is under way.
+    pub(super) fn waits_for_one(&self) -> bool {
+        self.receiving && self.unanswered_count == 1
     }
 
     /// Since when an answer is awaited.
@@ -278,10 +289,17 @@ impl Lane {
         let (head, body) = (Lane::head(&message), Lane::body(&message));
         let frames = ops.get(message.tag as usize).map_or(0, |op| op.address);
         let past = self.got.saturating_sub(head);
-        let rest = Part { address: frames + past, bytes: body - past };
         let first = Part {
             address: self.back.as_ptr().expose_provenance() + self.got.min(head),
             bytes: head.saturating_sub(self.got),
+        };
+        let rest = Part { address: frames + past, bytes: body - past };
+        let rest = if io.heeds_marks() {
+            let rest = Part { bytes: rest.bytes.min(AT_ONCE), ..rest };
+            self.wake_at((first.bytes + rest.bytes) as u32);
+            rest
+        } else {
+            rest
         };
         let (parts, count) = match (first.bytes, rest.bytes) {
             (0, _) => ([rest, rest], 1),
@@ -293,6 +311,15 @@ impl Lane {
         unsafe { io.receive(self.fd, place, LANE | (index as u64) << 1) }.map_err(Lost::Failed)?;
         self.receiving = true;
         Ok(())
+    }
+
+    /// One wake-up for what is received at once, instead of one for each segment that comes: half as long again took an
+    /// ordered read otherwise.
+    fn wake_at(&mut self, bytes: u32) {
+        // Where that is refused, the wake-ups are many.
+        if bytes != self.wakes_at && tcp::wake_at(self.fd.0, bytes).is_ok() {
+            self.wakes_at = bytes;
+        }
     }
 
     /// Something has come.
