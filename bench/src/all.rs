@@ -5,6 +5,7 @@ mod arguments;
 mod changes;
 mod charts;
 mod contest;
+mod distant;
 mod ground;
 mod html;
 mod overview;
@@ -196,8 +197,8 @@ fn directory(options: &Options) -> Result<PathBuf, String> {
 fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results, String> {
     let library = commands.ream.with_file_name("libream.so");
     let near = |name: &str| commands.worker.with_file_name(name);
-    let programs =
-        [commands.ream.clone(), library, near("ream-bench-worker"), near("ream-bench-kernels"), near("ream-bench-nas")];
+    let workers = ["worker", "kernels", "nas", "dlm"].map(|name| near(&format!("ream-bench-{name}")));
+    let programs: Vec<PathBuf> = [commands.ream.clone(), library].into_iter().chain(workers).collect();
     let there: Vec<&Path> = programs.iter().filter(|path| path.is_file()).map(PathBuf::as_path).collect();
     let digest = machine::digest(&there)?;
     let settings = json!({
@@ -264,6 +265,19 @@ fn all_steps(
                     Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
                     Err(why) => {
                         let mut failed = Row::new(slices::CHAPTER, row.name, "");
+                        failed.failed = Some(why);
+                        Ok(vec![failed])
+                    }
+                }
+            }
+            Job::Remote(part) => {
+                slices = None;
+                let sizes = plan::remote(options);
+                match part.measure(&sizes, &mut round) {
+                    Ok(figures) => Ok(figures.iter().map(|figure| distant::convert(figure, &sizes)).collect()),
+                    Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
+                    Err(why) => {
+                        let mut failed = Row::new(distant::CHAPTER, &part.name(), "");
                         failed.failed = Some(why);
                         Ok(vec![failed])
                     }

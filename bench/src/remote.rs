@@ -4,7 +4,7 @@
 mod line;
 mod path;
 mod programs;
-mod rows;
+pub(crate) mod rows;
 mod server;
 
 use crate::arguments::Paging;
@@ -87,27 +87,10 @@ fn measure(options: &Paging, rows: &[&Row], contests: &[(Program, u64)]) -> Resu
     };
     for capped in [true, false] {
         let group: Vec<&Row> = rows.iter().filter(|row| row.capped == capped).copied().collect();
-        if group.is_empty() {
-            continue;
-        }
-        if let (true, Some(why)) = (capped, &without) {
-            let skip = |row: &&Row| Figure { skipped: Some(why.clone()), ..figure(row) };
-            tell(group.iter().map(skip).collect());
-            continue;
-        }
-        tell(bench.group(&group, capped)?);
+        tell(bench.rows(&group, capped, without.as_deref(), &mut |_, _| ())?);
     }
     for (program, threads) in contests {
-        let rounds = if options.quick { 1 } else { options.rounds.min(3) };
-        match bench.shares(program, *threads, rounds) {
-            Ok(figures) => tell(figures),
-            // FFTW is no part of every machine.
-            Err(why) if why.contains("built without") => {
-                let (name, skipped) = (format!("{}-t{threads}", program.name), Some(why));
-                tell(vec![Figure { name, skipped, ..Figure::default() }]);
-            }
-            Err(why) => return Err(why),
-        }
+        tell(bench.contest(program, *threads)?);
     }
     if let Some(path) = &options.json {
         let value = json!({
@@ -118,6 +101,58 @@ fn measure(options: &Paging, rows: &[&Row], contests: &[(Program, u64)]) -> Resu
         report::save(path, &value)?;
     }
     Ok(good)
+}
+
+/// A part of the chapter, for those that measure it among others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// The rows of the path capped, or as it is.
+    Rows(bool),
+    /// One of the programs, by its place, with so many threads.
+    Program(usize, u64),
+}
+
+impl Part {
+    /// All of them.
+    pub(crate) fn all() -> Vec<Part> {
+        let programs =
+            (0..programs::all(true).len()).flat_map(|place| [1, 2].map(|threads| Part::Program(place, threads)));
+        [Part::Rows(true), Part::Rows(false)].into_iter().chain(programs).collect()
+    }
+
+    /// What it is called.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Part::Rows(true) => "path capped at 8 Gbit/s".into(),
+            Part::Rows(false) => "path as it is".into(),
+            Part::Program(place, threads) => {
+                let all = programs::all(true);
+                format!("{}, {threads} threads", all.get(place).map_or("", |program| program.name))
+            }
+        }
+    }
+
+    /// Measures it; tells before each round how many of how many are done.
+    ///
+    /// # Errors
+    /// What kept it from measuring.
+    pub(crate) fn measure(
+        self,
+        options: &Paging,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Figure>, String> {
+        let (mut bench, without) = Bench::new(options)?;
+        match self {
+            Part::Rows(capped) => {
+                let rows: Vec<&Row> = ROWS.iter().filter(|row| row.capped == capped).collect();
+                bench.rows(&rows, capped, without.as_deref(), progress)
+            }
+            Part::Program(place, threads) => {
+                let all = programs::all(options.quick);
+                bench.contest(all.get(place).ok_or("no such program")?, threads)
+            }
+        }
+    }
 }
 
 fn figure(row: &Row) -> Figure {
@@ -202,8 +237,43 @@ impl Bench {
         found.ok_or_else(|| "no worker".into())
     }
 
-    /// Measures the rows of the path as it is or capped.
-    fn group(&mut self, rows: &[&Row], capped: bool) -> Result<Vec<Figure>, String> {
+    /// Measures rows of the path as it is or capped, or says why not.
+    fn rows(
+        &mut self,
+        rows: &[&Row],
+        capped: bool,
+        without: Option<&str>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Figure>, String> {
+        match (capped, without) {
+            _ if rows.is_empty() => Ok(Vec::new()),
+            (true, Some(why)) => {
+                let skipped = Some(why.to_owned());
+                Ok(rows.iter().map(|row| Figure { skipped: skipped.clone(), ..figure(row) }).collect())
+            }
+            _ => self.group(rows, capped, progress),
+        }
+    }
+
+    /// A program with each share of its data local.
+    fn contest(&mut self, program: &Program, threads: u64) -> Result<Vec<Figure>, String> {
+        let rounds = if self.options.quick { 1 } else { self.options.rounds.min(3) };
+        match self.shares(program, threads, rounds) {
+            // FFTW is no part of every machine.
+            Err(why) if why.contains("built without") => {
+                let (name, skipped) = (program.row(threads, 100), Some(why));
+                Ok(vec![Figure { name, skipped, ..Figure::default() }])
+            }
+            other => other,
+        }
+    }
+
+    fn group(
+        &mut self,
+        rows: &[&Row],
+        capped: bool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Figure>, String> {
         let mut probes: Vec<Probe> = Vec::new();
         for probe in rows.iter().flat_map(|row| [row.against.0, row.of]) {
             if !probes.contains(&probe) {
@@ -216,6 +286,7 @@ impl Bench {
         let mut values: Vec<Vec<Value>> = vec![Vec::new(); probes.len()];
         // A first round does not count: it brings memory into the state that each walk leaves it in.
         for round in 0..=self.options.rounds {
+            progress(round, self.options.rounds + 1);
             for place in crate::pages::order(round, probes.len()) {
                 interrupt::check()?;
                 let value = self.probe(probes[place], round)?;
@@ -281,7 +352,7 @@ impl Bench {
         travelled: fn(&Done) -> u64,
     ) -> Result<Value, String> {
         // What the walk before has left in memory is not measured.
-        let lead = Slice { walk, threads, seconds: 0.0, accesses: (self.options.memory >> 21 << 9).max(512) };
+        let lead = Slice { walk, threads, seconds: 0.0, accesses: (self.pages / 2).next_multiple_of(512) };
         self.worker(place)?.slice(&lead)?;
         let before = self.server_cpu();
         let done = self.worker(place)?.slice(&Slice { walk, threads, seconds, accesses: 0 })?;

@@ -2,6 +2,7 @@
 
 use super::arguments::{Options, Scale};
 use super::contest::{Contender, Read, Task};
+use super::distant;
 use super::ground::Start;
 use super::result::Kind;
 use super::slices;
@@ -9,6 +10,7 @@ use crate::arguments::Paging;
 use crate::malloc::PATTERNS;
 use crate::others::OTHERS;
 use crate::pages::rows::{self as computations, Work};
+use crate::remote::Part;
 use crate::rows::{self, ROWS};
 use crate::{content::PAGE, machine};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,8 @@ pub enum Job {
     Slices(&'static rows::Row),
     /// A program under several settings.
     Contest(Box<Task>),
+    /// A part of `ream bench remote`.
+    Remote(Part),
 }
 
 /// A step.
@@ -47,6 +51,19 @@ pub fn paging(options: &Options) -> Paging {
         json: None,
         swap: false,
         with: options.with.clone(),
+    }
+}
+
+/// The sizes of the chapter that pages to a memory server; its programs are small in a full run, too.
+pub fn remote(options: &Options) -> Paging {
+    let quick = options.scale == Scale::Quick;
+    Paging {
+        data: 512 << 20,
+        memory: 128 << 20,
+        seconds: if quick { 0.3 } else { 1.0 },
+        rounds: options.rounds.unwrap_or(if quick { 3 } else { 7 }),
+        quick: true,
+        ..paging(options)
     }
 }
 
@@ -101,6 +118,16 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     fits(quick, &worker, &mut add);
     if let Some(directory) = &options.suite {
         suite(directory, quick, &mut add);
+    }
+    let sizes = remote(options);
+    for part in Part::all() {
+        let estimate = match part {
+            Part::Rows(_) => (sizes.rounds + 1) as f64 * 12.0 * (sizes.seconds + 0.4),
+            // One run each: a quick look at the network is enough there.
+            Part::Program(..) if quick => continue,
+            Part::Program(..) => 10.0,
+        };
+        steps.push(Step { name: format!("{}: {}", distant::CHAPTER, part.name()), estimate, job: Job::Remote(part) });
     }
     steps
 }
@@ -357,7 +384,7 @@ mod tests {
         let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
         let tasks = all.iter().filter_map(|step| match &step.job {
             Job::Contest(task) => Some(task),
-            Job::Slices(_) => None,
+            Job::Slices(_) | Job::Remote(_) => None,
         });
         assert!(tasks.clone().count() > 10);
         assert!(tasks.into_iter().all(|task| task.program.as_ref().is_err_and(|why| why.contains("make builds it"))));
