@@ -70,8 +70,6 @@ const KIND: u64 = 0xff << 32;
 
 /// Stores a process can read: its own and those of 255 ancestors.
 const STORES: usize = 256;
-/// How long an answer is awaited without going to sleep, in microseconds.
-const AWAKE: u64 = 60;
 /// Punches in flight; more are done at once.
 const PUNCHES: usize = 32;
 
@@ -256,14 +254,6 @@ impl LinuxMachine {
             }
             _ => Some((tag, completion.result)),
         }
-    }
-
-    /// Where a thread waits for a page from a server, it is often there sooner than a thread that sleeps is awake again.
-    fn wait_awake(&mut self) {
-        let Some(remote) = self.remote.as_mut().filter(|remote| remote.expects_soon()) else { return };
-        // Submits what there is.
-        let soon = self.io.enter(Wait::No).is_ok() && self.io.spin(AWAKE);
-        remote.came_soon(soon);
     }
 
     /// Waits until no punch in flight touches the slots: a late punch would erase what is written to them.
@@ -559,8 +549,8 @@ impl Machine for LinuxMachine {
             nothing &= !more && !remote.has_ended() && remote.lost().is_none();
             wait = remote.patience(wait);
         }
-        if nothing && wait != Wait::No {
-            self.wait_awake();
+        if let Some(remote) = self.remote.as_mut().filter(|_| nothing && wait != Wait::No) {
+            remote.wait_awake(&mut self.io);
         }
         // An error here (no memory) leaves everything queued for the next time.
         let _ = self.io.enter(if nothing { wait } else { Wait::No });

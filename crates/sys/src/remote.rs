@@ -30,6 +30,10 @@ const LANES: usize = 3;
 const CHUNK: u32 = 64;
 /// Messages of a lane that are not answered yet, at most.
 const UNANSWERED: u32 = 256;
+/// How long an answer is awaited without going to sleep, in microseconds.
+const AWAKE: u64 = 60;
+/// Where the last answer took longer, in microseconds, the next one is slept for.
+const SOON: u64 = 120;
 /// Runs of slots that wait to be forgotten.
 const FREES: usize = 256;
 /// Ancestors whose stores are read.
@@ -128,6 +132,7 @@ pub(crate) struct Remote {
     frees: Queue<(u32, u32)>,
     ended: Queue<(u32, i32)>,
     waited_for: bool,
+    /// Whether the last page that a thread waited for came soon.
     soon: bool,
     lost: Option<Lost>,
     forged: bool,
@@ -415,6 +420,9 @@ impl Remote {
     fn answered(&mut self, index: usize, message: &Message) -> Result<(), Lost> {
         let reply = self.lanes[index].reply(message)?;
         self.ending |= reply.notices & ENDING != 0;
+        if index == DEMAND {
+            self.soon = self.lanes[DEMAND].took() <= SOON;
+        }
         let tag = message.tag;
         match message.request.kind {
             Kind::Read => {
@@ -489,14 +497,12 @@ impl Remote {
         self.ops.get(tag as usize).is_some_and(|op| op.genuine)
     }
 
-    /// Whether a thread waits for one answer, which is likely to come sooner than this thread would be awake again.
-    pub(crate) fn expects_soon(&self) -> bool {
-        self.soon && self.lanes[DEMAND].waits_for_one()
-    }
-
-    /// What came of not going to sleep: whether it is worth it the next time.
-    pub(crate) fn came_soon(&mut self, soon: bool) {
-        self.soon = soon;
+    /// Where a thread waits for one page, that is often there sooner than a thread that sleeps is awake again.
+    pub(crate) fn wait_awake(&mut self, io: &mut Io) {
+        if self.soon && self.lanes[DEMAND].waits_for_one() {
+            // Submits what there is.
+            let _ = io.enter(Wait::No).is_ok() && io.spin(AWAKE);
+        }
     }
 
     /// How long may be waited, so that a late answer is noticed.

@@ -156,6 +156,11 @@ impl Lane {
         self.next.map(|_| self.since)
     }
 
+    /// How long the answer that has come last was awaited, in microseconds.
+    pub(super) fn took(&self) -> u64 {
+        process::now_us().saturating_sub(self.since)
+    }
+
     /// Lets the waiting have begun later.
     pub(super) fn forgive(&mut self, since: u64) {
         self.since = since;
