@@ -196,8 +196,14 @@ fn directory(options: &Options) -> Result<PathBuf, String> {
 fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results, String> {
     let library = commands.ream.with_file_name("libream.so");
     let near = |name: &str| commands.worker.with_file_name(name);
-    let programs =
-        [commands.ream.clone(), library, near("ream-bench-worker"), near("ream-bench-kernels"), near("ream-bench-nas")];
+    let programs = [
+        commands.ream.clone(),
+        library,
+        near("ream-bench-worker"),
+        near("ream-bench-kernels"),
+        near("ream-bench-nas"),
+        near(crate::noise::PROGRAM),
+    ];
     let there: Vec<&Path> = programs.iter().filter(|path| path.is_file()).map(PathBuf::as_path).collect();
     let digest = machine::digest(&there)?;
     let settings = json!({

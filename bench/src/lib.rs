@@ -13,6 +13,7 @@ pub mod lru;
 pub mod machine;
 pub mod malloc;
 pub mod measured;
+pub mod noise;
 pub mod others;
 pub mod pages;
 pub mod paging;
@@ -34,7 +35,12 @@ use machine::Tlb;
 pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
     interrupt::outlive_workers();
     let rest = args.get(1..).unwrap_or_default();
+    let mut help = arguments::HELP;
     let result = match args.first().map(String::as_str) {
+        Some("noise") => {
+            help = noise::HELP;
+            noise::main(rest, tlb)
+        }
         Some("all") => all::main(rest, tlb),
         Some("compare") => all::compare(rest),
         Some("report") => all::report(rest),
@@ -43,11 +49,12 @@ pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
     match result {
         Ok(Some(status)) => status,
         Ok(None) => {
-            print!("{}", arguments::HELP);
+            print!("{help}");
             0
         }
         Err(error) => {
-            eprintln!("ream: bench: {error}");
+            let what = if args.first().is_some_and(|word| word == "noise") { "noise" } else { "bench" };
+            eprintln!("ream: {what}: {error}");
             125
         }
     }

@@ -6,6 +6,7 @@ use super::result::{Kind, Row, Series};
 use crate::interrupt::INTERRUPTED;
 use crate::machine;
 use crate::measured::Ran;
+use crate::noise::understand;
 use crate::pages::order;
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ pub enum Read {
     Numbers(&'static [&'static str]),
     /// The whole run; it prints a checksum after the seconds that it took.
     Whole,
+    /// It is what `ream noise` looks with; rows as [`NOISE`] has them.
+    Noise,
     /// It prints a report of the NAS suite: "Time in seconds", and whether it was verified.
     Suite,
 }
@@ -79,6 +82,12 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
             numbers.push(ran.seconds);
             Ok((numbers, String::new()))
         }
+        Read::Noise => {
+            let said = understand(text)?;
+            let calls = ["getppid", "read", "mmap+munmap"].map(|name| said.call(name));
+            let others = [said.work() / 1e6, said.lost() * 100.0, said.others * 100.0];
+            Ok(([others, calls].concat(), "verified".into()))
+        }
         Read::Suite => {
             let value = |name: &str| {
                 let line = text.lines().map(str::trim).find(|line| line.starts_with(name))?;
@@ -94,9 +103,20 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
     }
 }
 
+/// The rows of what looks for noise, and their units.
+const NOISE: [(&str, &str); 6] = [
+    ("fixed work", "ms"),
+    ("time lost to detours", "%"),
+    ("taken by other threads", "% of a processor"),
+    ("getppid", "ns"),
+    ("read", "ns"),
+    ("mmap and munmap", "ns"),
+];
+
 /// Names of the rows of a task.
 fn names(task: &Task) -> Vec<String> {
     match task.read {
+        Read::Noise => NOISE.iter().map(|(name, _)| (*name).to_owned()).collect(),
         Read::Numbers(names) => {
             names.iter().chain(&["whole run"]).map(|name| format!("{}, {name}", task.name)).collect()
         }
@@ -110,6 +130,9 @@ fn names(task: &Task) -> Vec<String> {
 /// The benchmark was interrupted.
 pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize, usize)) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = names(task).iter().map(|name| Row::new(task.chapter, name, &task.what)).collect();
+    if task.read == Read::Noise {
+        rows.iter_mut().zip(NOISE).for_each(|(row, (_, unit))| row.unit = unit.into());
+    }
     for row in &mut rows {
         (row.data, row.sweep) = (task.data, task.sweep.clone());
     }

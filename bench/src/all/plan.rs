@@ -10,7 +10,7 @@ use crate::malloc::PATTERNS;
 use crate::others::OTHERS;
 use crate::pages::rows::{self as computations, Work};
 use crate::rows::{self, ROWS};
-use crate::{content::PAGE, machine};
+use crate::{content::PAGE, machine, noise};
 use std::path::{Path, PathBuf};
 
 /// How a step is done.
@@ -98,6 +98,7 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     kernels(quick, &worker, &mut add);
     within_a_budget(quick, &worker, &mut add);
     fits(quick, &worker, &mut add);
+    noise(quick, &worker, &mut add);
     if let Some(directory) = &options.suite {
         suite(directory, quick, &mut add);
     }
@@ -291,6 +292,30 @@ fn fits(quick: bool, worker: Worker<'_>, add: Add<'_>) {
         let what = "allocates and frees small blocks";
         add(1.0, task("malloc", name, what, 32, arguments, Read::Numbers(&PATTERNS)));
     }
+}
+
+/// What `ream noise` shows, in short.
+fn noise(quick: bool, worker: Worker<'_>, add: Add<'_>) {
+    let seconds = if quick { 0.5 } else { 2.0 };
+    let task = Task {
+        chapter: "noise",
+        name: "idle pager".into(),
+        what: format!(
+            "what the machine takes from a program that asks it for nothing, on all processors at once; under Ream after {} \
+             MiB were paged within {}",
+            noise::DATA,
+            noise::BUDGET
+        ),
+        data: noise::DATA,
+        program: worker(noise::PROGRAM),
+        arguments: vec![noise::DATA.to_string(), seconds.to_string()],
+        read: Read::Noise,
+        contenders: vec![PLAIN, ream(&["--memory".into(), format!("{}M", noise::BUDGET)])],
+        rounds: if quick { 5 } else { 9 },
+        twice: false,
+        sweep: None,
+    };
+    add(seconds + 1.4, task);
 }
 
 /// Programs of the original suite: `cg.A.x` and so on, in the directory or in `bin` below it.

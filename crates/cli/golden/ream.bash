@@ -1,7 +1,7 @@
 # Completions of ream for bash, made from the table of options by "ream completions bash".
 _ream() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-    local command="" options="--help --version" words="run doctor setup status compare mark unmark serve keys bench completions man help" index word
+    local command="" options="--help --version" words="run doctor setup status compare mark unmark serve keys noise bench completions man help" index word
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         word="${COMP_WORDS[index]}"
@@ -29,10 +29,11 @@ _ream() {
         unmark) options="--help -h" words="" ;;
         serve) options="--memory -m --key --insecure --listen --clients --quota --metrics --drain --pages --help -h" words="" ;;
         keys) options="--help -h" words="" ;;
+        noise) options="--help -h" words="" ;;
         bench) options="--help -h" words="all compare report paging fits malloc pages coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
-        help) options="--help -h" words="run doctor setup status compare mark unmark serve keys bench completions man" ;;
+        help) options="--help -h" words="run doctor setup status compare mark unmark serve keys noise bench completions man" ;;
     esac
     [[ $current != = ]] || current=""
     [[ $previous != = ]] || previous="${COMP_WORDS[COMP_CWORD - 2]}"

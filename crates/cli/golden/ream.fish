@@ -1,6 +1,6 @@
 # Completions of ream for fish, made from the table of options by "ream completions fish".
 complete -c ream -f
-set -l commands run doctor setup status compare mark unmark serve keys bench completions man help
+set -l commands run doctor setup status compare mark unmark serve keys noise bench completions man help
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -s h -l help -d 'print help'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'print the version'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a run -d 'run a program within a memory budget'
@@ -12,6 +12,7 @@ complete -c ream -n "not __fish_seen_subcommand_from $commands" -a mark -d 'have
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a unmark -d 'take a program's mark away'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a serve -d 'lend this machine's memory to programs on others'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a keys -d 'make a key pair for memory servers or clients, or show it'
+complete -c ream -n "not __fish_seen_subcommand_from $commands" -a noise -d 'measure what the machine takes from programs, and that an idle pager takes nothing'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a bench -d 'measure Ream against the raw device, kernel swap and RAM'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a completions -d 'print completions for a shell'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a man -d 'print the man page'
@@ -88,10 +89,11 @@ complete -c ream -n "__fish_seen_subcommand_from serve" -l drain -x -d 'time tha
 complete -c ream -n "__fish_seen_subcommand_from serve" -l pages -x -a 'auto small 64k huge hugetlb 1g' -d 'size of the pages that the program\'s memory is given'
 complete -c ream -n "__fish_seen_subcommand_from serve" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from keys" -s h -l help -d 'print help'
+complete -c ream -n "__fish_seen_subcommand_from noise" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -a 'all compare report paging fits malloc pages coverage'
 complete -c ream -n "__fish_seen_subcommand_from completions" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from completions" -a 'bash zsh fish'
 complete -c ream -n "__fish_seen_subcommand_from man" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from help" -s h -l help -d 'print help'
-complete -c ream -n "__fish_seen_subcommand_from help" -a 'run doctor setup status compare mark unmark serve keys bench completions man'
+complete -c ream -n "__fish_seen_subcommand_from help" -a 'run doctor setup status compare mark unmark serve keys noise bench completions man'

@@ -137,6 +137,18 @@ pub const COMMANDS: &[Command] = &[
         words: &[],
     },
     Command {
+        name: "noise",
+        usage: "[OPTION]...",
+        help: "measure what the machine takes from programs, and that an idle pager takes nothing",
+        long: "Looks on all processors at once for what the machine takes from a program that asks it for nothing: pieces \
+               of fixed work and how long each takes, gaps in looking at the clock without pause (Selfish detours), and \
+               the cost of system calls; plain and under Ream, whose pager has been at work before and is idle, in \
+               turns. `ream noise --help` lists the options.\n\n\
+               The exit status is 0 when the idle pager cannot be told from none, 1 when it can, and 125 when it could \
+               not be measured.",
+        words: &[],
+    },
+    Command {
         name: "bench",
         usage: "all|compare|report|paging|fits|malloc|pages|coverage [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
@@ -183,6 +195,7 @@ pub const COMMANDS: &[Command] = &[
             "unmark",
             "serve",
             "keys",
+            "noise",
             "bench",
             "completions",
             "man",

@@ -561,6 +561,7 @@ pub const OPTIONS: &[Spec] = &[
             "unmark",
             "serve",
             "keys",
+            "noise",
             "bench",
             "completions",
             "man",
