@@ -104,7 +104,8 @@ Of ream bench all:
   --resume          go on with what was interrupted, in the directory of --out
   --only PATTERN    only steps whose names hold this, * for anything; may be repeated
   --list            name the steps, with how long they take
-  --rounds N        rounds of each row
+  --minutes N       all of it takes no longer (--quick: 10, --full: 90): fewer rounds, at last fewer rows
+  --rounds N        rounds of each row, however long they take
   --npb DIR         programs of the original NAS suite as well (cg.A.x and so on), there or in bin below it
   --anyway          also on a machine that is too small or busy; the report says so
   --store, --with   as of the chapters

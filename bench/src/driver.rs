@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the commands lie.
 #[derive(Clone, Debug)]
@@ -88,6 +88,7 @@ pub struct Worker {
     child: Child,
     replies: Receiver<String>,
     what: &'static str,
+    until: Option<Instant>,
 }
 
 impl Worker {
@@ -114,7 +115,7 @@ impl Worker {
                 }
             });
         }
-        let mut worker = Worker { child, replies, what };
+        let mut worker = Worker { child, replies, what, until: None };
         let filled = worker.say("fill", 900.0)?;
         Ok((worker, filled))
     }
@@ -128,8 +129,15 @@ impl Worker {
         self.say(&slice.to_string(), patience)
     }
 
+    /// Answers are waited for until then only.
+    pub fn until(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+
     fn say(&mut self, command: &str, patience: f64) -> Result<Done, String> {
         let sent = self.child.stdin.as_mut().map(|input| writeln!(input, "{command}").and_then(|()| input.flush()));
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64());
+        let patience = left.unwrap_or(patience).min(patience);
         let reply = self.replies.recv_timeout(Duration::from_secs_f64(patience));
         match (sent, reply) {
             (Some(Ok(())), Ok(line)) => line.parse(),

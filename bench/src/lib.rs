@@ -24,6 +24,7 @@ pub mod rows;
 pub mod statistics;
 pub mod swap;
 pub mod work;
+mod zram;
 
 pub use all::figures;
 use arguments::Command;

@@ -3,18 +3,22 @@
 
 use super::ground::{Ground, Start, in_words};
 use super::result::{Kind, Row, Series};
+use super::timetable::{Allotted, OVER};
 use crate::interrupt::INTERRUPTED;
 use crate::machine;
 use crate::measured::Ran;
 use crate::noise::understand;
 use crate::pages::order;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Where a program's figures are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Read {
     /// It prints the seconds that it took and a checksum.
     Timed,
+    /// The same, but for the seconds: it prints a load of processors in percent.
+    Load,
     /// It prints seconds, one for each of these names; a row each, and one for the whole run.
     Numbers(&'static [&'static str]),
     /// The whole run; it prints a checksum after the seconds that it took.
@@ -71,7 +75,7 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
     let text = ran.out.trim();
     let said = || format!("said '{}'", text.chars().take(80).collect::<String>());
     match read {
-        Read::Timed | Read::Whole => {
+        Read::Timed | Read::Whole | Read::Load => {
             let (seconds, sum) = text.split_once(' ').ok_or_else(said)?;
             let inside: f64 = seconds.parse().map_err(|_| said())?;
             Ok((vec![if read == Read::Whole { ran.seconds } else { inside }], sum.trim().to_owned()))
@@ -124,18 +128,31 @@ fn names(task: &Task) -> Vec<String> {
     }
 }
 
-/// Measures a task; tells after each round how many of how many runs are done. Rows say themselves what failed.
-///
-/// # Errors
-/// The benchmark was interrupted.
-pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize, usize)) -> Result<Vec<Row>, String> {
+/// The rows of a task, without figures.
+pub fn rows(task: &Task) -> Vec<Row> {
     let mut rows: Vec<Row> = names(task).iter().map(|name| Row::new(task.chapter, name, &task.what)).collect();
-    if task.read == Read::Noise {
-        rows.iter_mut().zip(NOISE).for_each(|(row, (_, unit))| row.unit = unit.into());
+    match task.read {
+        Read::Noise => rows.iter_mut().zip(NOISE).for_each(|(row, (_, unit))| row.unit = unit.into()),
+        Read::Load => rows.iter_mut().for_each(|row| row.unit = "% of a processor".into()),
+        _ => {}
     }
     for row in &mut rows {
         (row.data, row.sweep) = (task.data, task.sweep.clone());
     }
+    rows
+}
+
+/// Measures a task; tells after each round how many of how many runs are done. Rows say themselves what failed.
+///
+/// # Errors
+/// The benchmark was interrupted.
+pub fn measure(
+    ground: &mut Ground,
+    task: &Task,
+    time: &Allotted,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Row>, String> {
+    let mut rows = rows(task);
     let all = |mut rows: Vec<Row>, change: &dyn Fn(&mut Row)| {
         rows.iter_mut().for_each(change);
         Ok(rows)
@@ -150,7 +167,7 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
         let why = format!("it needs {needed} MiB of RAM; {free} MiB are available");
         return all(rows, &|row| row.unavailable = Some(why.clone()));
     }
-    if !task.contenders.iter().any(|contender| matches!(contender.start, Start::Swap(_))) {
+    if !task.contenders.iter().any(|contender| matches!(contender.start, Start::Swap(..))) {
         ground.no_swap();
     }
     let mut absent: Vec<Option<String>> =
@@ -162,7 +179,12 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
     }
     let mut sum: Option<String> = None;
     let total = (task.rounds + 1) * task.contenders.len();
-    for round in 0..=task.rounds {
+    let (mut took, mut done) = (Duration::ZERO, 0);
+    'rounds: for round in 0..=task.rounds {
+        if round > 1 && !time.fits(took) {
+            break;
+        }
+        let begun = Instant::now();
         for (turn, place) in order(round, task.contenders.len()).into_iter().enumerate() {
             progress(round * task.contenders.len() + turn, total);
             if absent[place].is_some() {
@@ -176,6 +198,8 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
             let ((numbers, checksum), ran) = match read {
                 Ok(read) => read,
                 Err(why) if why == INTERRUPTED => return Err(why),
+                Err(_) if time.over() && done > 0 => break 'rounds,
+                Err(_) if time.over() => return all(rows, &|row| row.unavailable = Some(OVER.into())),
                 // What is measured must work; of what it is held against it is said.
                 Err(why) if matches!(contender.kind, Kind::Plain | Kind::Ream) => {
                     return all(rows, &|row| row.failed = Some(format!("{}: {why}", contender.name)));
@@ -200,6 +224,17 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
                 }
             }
         }
+        (took, done) = (begun.elapsed(), round);
+    }
+    if done < task.rounds {
+        let note = format!("{done} of {} rounds, for the time limit", task.rounds);
+        rows.iter_mut().for_each(|row| row.notes.push(note.clone()));
+    }
+    // What a round was ended in has does not count.
+    for series in values.iter_mut().flatten() {
+        series.values.truncate(done);
+        series.cpu.truncate(done);
+        series.peak.truncate(done);
     }
     for (series, why) in values.iter_mut().zip(absent) {
         for series in series {
@@ -227,8 +262,8 @@ fn compare(row: &mut Row) {
 }
 
 fn setting(task: &Task, contender: &Contender) -> String {
-    match (contender.kind, &task.program, &contender.arguments) {
-        (Kind::Hand, Ok(program), Some(arguments)) => {
+    match (&contender.start, &task.program, &contender.arguments) {
+        (Start::Plain, Ok(program), Some(arguments)) => {
             let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             format!("{name} {}", arguments.join(" "))
         }

@@ -2,9 +2,9 @@
 
 use super::arguments::{Options, Scale};
 use super::contest::{Contender, Read, Task};
-use super::ground::Start;
+use super::ground::{Means, Start};
 use super::result::Kind;
-use super::slices;
+use super::{models, slices};
 use crate::arguments::Paging;
 use crate::malloc::PATTERNS;
 use crate::others::OTHERS;
@@ -54,18 +54,21 @@ pub fn disk(options: &Options) -> u64 {
     (paging(options).data >> 20) * 4 + 256
 }
 
-const PLAIN: Contender = Contender { name: "plain", kind: Kind::Plain, start: Start::Plain, arguments: None };
+/// The program as it is.
+pub(super) const PLAIN: Contender = Contender { name: "plain", kind: Kind::Plain, start: Start::Plain, arguments: None };
 
-fn ream(options: &[String]) -> Contender {
+/// Under Ream with these options.
+pub(super) fn ream(options: &[String]) -> Contender {
     Contender { name: "Ream", kind: Kind::Ream, start: Start::Ream(options.to_vec()), arguments: None }
 }
 
-fn other(name: &'static str, start: Start) -> Contender {
+/// Something else.
+pub(super) fn other(name: &'static str, start: Start) -> Contender {
     Contender { name, kind: Kind::Other, start, arguments: None }
 }
 
 /// What promises large pages beside Ream: the usual two, or all.
-fn others(all: bool) -> Vec<Contender> {
+pub(super) fn others(all: bool) -> Vec<Contender> {
     let always = other("THP always", Start::Always);
     let wanted = OTHERS.iter().filter(|setting| all || setting.name == "glibc hugetlb=1");
     std::iter::once(always).chain(wanted.map(|setting| other(setting.name, Start::Setting(setting.name)))).collect()
@@ -78,7 +81,7 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     let sizes = paging(options);
     for row in ROWS {
         // Raw, Ream, three page-clusters, and what goes before; the walk that is skewed goes over the data some times.
-        let slices = sizes.seconds * (sizes.rounds * 6 + 3) as f64;
+        let slices = sizes.seconds * (sizes.rounds as f64 * slices::EACH + slices::BEFORE);
         let estimate = if row.name == "zipf" { (sizes.data >> 20) as f64 / 12.0 } else { slices };
         steps.push(Step { name: format!("{}: {}", slices::CHAPTER, row.name), estimate, job: Job::Slices(row) });
     }
@@ -98,6 +101,7 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     kernels(quick, &worker, &mut add);
     within_a_budget(quick, &worker, &mut add);
     fits(quick, &worker, &mut add);
+    models::add(options.scale, &options.store, &worker, &mut add);
     noise(quick, &worker, &mut add);
     if let Some(directory) = &options.suite {
         suite(directory, quick, &mut add);
@@ -121,17 +125,19 @@ fn computation(name: &str) -> &'static str {
     }
 }
 
-type Worker<'a> = &'a dyn Fn(&str) -> Result<PathBuf, String>;
-type Add<'a> = &'a mut dyn FnMut(f64, Task);
+/// Finds a program of the benchmark's own.
+pub(super) type Worker<'a> = &'a dyn Fn(&str) -> Result<PathBuf, String>;
+/// Takes a step: seconds of one run, and what is done.
+pub(super) type Add<'a> = &'a mut dyn FnMut(f64, Task);
 
 /// Rows of `ream bench pages` that a quick run has.
 const FEW: &[&str] = &["chase heap 64M", "chase heap 512M", "gather heap 512M", "triad heap 512M", "sparse heap 512M"];
 
 fn large_pages(quick: bool, worker: Worker<'_>, add: Add<'_>) {
-    for row in computations::all(machine::available() << 20, false) {
-        if quick && !FEW.contains(&row.name.as_str()) {
-            continue;
-        }
+    let all = computations::all(machine::available() << 20, false);
+    // R's with little data.
+    let little = computations::all(machine::available() << 20, true).into_iter().filter(|row| quick && row.name.starts_with("R "));
+    for row in all.into_iter().filter(|row| !quick || FEW.contains(&row.name.as_str())).chain(little) {
         let mut contenders = vec![PLAIN, ream(&[])];
         let kernels = worker("ream-bench-kernels");
         let of = |how: &str| row.program(kernels.as_deref().unwrap_or(Path::new("")), how);
@@ -151,7 +157,8 @@ fn large_pages(quick: bool, worker: Worker<'_>, add: Add<'_>) {
                 (format!("{}, in {place}", computation(name)), Read::Timed, seconds, if quick { 5 } else { 6 })
             }
             Work::R(before, timed, _) => {
-                let seconds = row.mebibytes as f64 / 100.0;
+                // R itself takes some tenths.
+                let seconds = if quick { 0.4 } else { row.mebibytes as f64 / 100.0 };
                 (format!("R: {timed}, after {before}; timed within R"), Read::Timed, seconds, 2)
             }
             Work::Python { whole } => {
@@ -252,7 +259,7 @@ fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
             let mut task = kernel_task("NAS within a budget", format!("{title}, {share} %"), kernel, worker);
             let budget = (kernel.2 * share / 100).max(8);
             task.what += &format!(", with {budget} MiB of RAM for {} MiB of data", kernel.2);
-            let swap = Start::Swap(budget << 20);
+            let swap = Start::Swap(budget << 20, Means::Usual);
             task.contenders = vec![
                 PLAIN,
                 ream(&["--memory".into(), format!("{budget}M")]),

@@ -2,12 +2,17 @@
 
 use super::ground::{Ground, is_root};
 use super::result::{Kind, Row, Series, Speed};
+use super::timetable::{self, Allotted};
 use crate::arguments::Paging;
 use crate::content::PAGE;
 use crate::paging::{Bench, CLUSTERS};
 use crate::report::{Figures, ratios, words};
 use crate::rows::{self, Against, Measure};
 use crate::work::Walk;
+
+/// Slices that go before the rounds of a row, and those of a round: the device, Ream, and swap at three page-clusters.
+pub const BEFORE: f64 = 4.0;
+pub const EACH: f64 = 6.0;
 
 /// The chapter's name.
 pub const CHAPTER: &str = "paging";
@@ -52,15 +57,23 @@ impl Slices {
         &mut self,
         ground: &mut Ground,
         row: &rows::Row,
+        time: &Allotted,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Row, String> {
         let mut bench = match self.bench.take() {
             Some(bench) => bench,
             None => self.begin(ground)?,
         };
+        let (planned, slice) = (self.options.rounds, self.options.seconds);
+        let rounds = timetable::rounds(planned, BEFORE * slice, EACH * slice, time.seconds());
+        bench.allow(rounds, time.end);
         let figures = bench.measure(row, progress)?;
         self.bench = Some(bench);
-        Ok(convert(row, &figures, &self.options, self.no_swap.as_deref()))
+        let mut made = convert(row, &figures, &self.options, self.no_swap.as_deref());
+        if rounds < planned && row.against != Against::Lru {
+            made.notes.push(format!("{rounds} of {planned} rounds, for the time limit"));
+        }
+        Ok(made)
     }
 
     fn begin(&mut self, ground: &mut Ground) -> Result<Bench, String> {

@@ -4,6 +4,7 @@
 
 mod counters;
 mod data;
+mod programs;
 mod small;
 mod walks;
 
@@ -27,6 +28,10 @@ fn main() {
             (Ok(threads), Ok(rounds)) => small::run(threads, rounds),
             _ => usage(),
         },
+        ["compile" | "redis", count, rest @ ..] => match (count.parse::<u32>(), rest) {
+            (Ok(count), [] | ["--corrupt"]) => program(words[0], count, !rest.is_empty()),
+            _ => usage(),
+        },
         ["clean-swap", directory] => ream_bench::swap::clean_when_orphaned(std::path::Path::new(directory)),
         ["keep-journal"] => ream_bench::journal::keep(),
         _ => usage(),
@@ -35,11 +40,26 @@ fn main() {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | clean-swap DIRECTORY | \
-         keep-journal"
+        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | compile FUNCTIONS [--corrupt] | \
+         redis ENTRIES [--corrupt] | clean-swap DIRECTORY | keep-journal"
     );
     eprintln!("(it is started by ream bench)");
     std::process::exit(125)
+}
+
+/// Runs a program as a child; ends with 1 when what it made is wrong, and with 125 when it could not be run.
+fn program(name: &str, count: u32, corrupt: bool) {
+    let made = match name {
+        "compile" => programs::compile(count, corrupt),
+        _ => programs::redis(u64::from(count), corrupt),
+    };
+    match made {
+        Ok((seconds, sum)) => println!("{seconds} verified:{sum:016x}"),
+        Err(why) => {
+            eprintln!("ream-bench-worker: {name}: {why}");
+            std::process::exit(if why.starts_with("WRONG") { 1 } else { 125 })
+        }
+    }
 }
 
 /// Does what the lines of standard input say until they end.
