@@ -205,7 +205,9 @@ fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results,
         near("ream-bench-worker"),
         near("ream-bench-kernels"),
         near("ream-bench-nas"),
-        near(crate::noise::PROGRAM), near("ream-bench-models")];
+        near(crate::noise::PROGRAM),
+        near("ream-bench-models"),
+    ];
     let there: Vec<&Path> = programs.iter().filter(|path| path.is_file()).map(PathBuf::as_path).collect();
     let digest = machine::digest(&there)?;
     let settings = json!({

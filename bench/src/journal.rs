@@ -266,7 +266,9 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_written() {
-        for change in [Change::Setting("/a b".into(), "x".into(), "y".into()), Change::Swap("/var".into()), Change::Zram(7)] {
+        for change in
+            [Change::Setting("/a b".into(), "x".into(), "y".into()), Change::Swap("/var".into()), Change::Zram(7)]
+        {
             assert_eq!(Change::read(change.line().trim_end_matches('\n')), Some(change));
         }
         assert_eq!(Change::read("format\tdisk"), None);

@@ -172,7 +172,8 @@ pub struct Signs {
 
 /// Why a run was not under what it should have been.
 pub fn doubt(proof: Proof, signs: &Signs) -> Option<&'static str> {
-    const ALLOCATORS: &[&str] = &["libream.so", "libjemalloc", "libmimalloc", "libtcmalloc", "libhugetlbfs", "libmemtier"];
+    const ALLOCATORS: &[&str] =
+        &["libream.so", "libjemalloc", "libmimalloc", "libtcmalloc", "libhugetlbfs", "libmemtier"];
     let loaded = |name: &str| signs.libraries.iter().any(|library| library.contains(name));
     match proof {
         Proof::Nothing if ALLOCATORS.iter().any(|name| loaded(name)) => Some("another allocator is preloaded"),

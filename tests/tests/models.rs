@@ -5,8 +5,14 @@ use ream_tests::{Run, Scratch, ream_binary, skip, tool};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-const MODELS: [(&str, &str); 6] =
-    [("adi", "96"), ("ocean", "256"), ("table-read", "16"), ("table-write", "16"), ("table-change", "16"), ("stream", "16")];
+const MODELS: [(&str, &str); 6] = [
+    ("adi", "96"),
+    ("ocean", "256"),
+    ("table-read", "16"),
+    ("table-write", "16"),
+    ("table-change", "16"),
+    ("stream", "16"),
+];
 
 fn beside(name: &str) -> PathBuf {
     let program = ream_binary().with_file_name(name);
@@ -57,7 +63,9 @@ fn other_words_are_refused() {
 /// Each with about half of its data in RAM.
 #[test]
 fn results_are_right_when_paged() {
-    for (model, size, budget) in [("adi", "160", 16), ("ocean", "640", 12), ("table-change", "32", 16), ("stream", "48", 24)] {
+    for (model, size, budget) in
+        [("adi", "160", 16), ("ocean", "640", 12), ("table-change", "32", 16), ("stream", "48", 24)]
+    {
         let ran = Run::of(beside("ream-bench-models")).args([model, size]).memory(budget).finish().exited(0);
         assert!(ran.out().contains("verified:"), "{model}: {}", ran.describe());
         assert!(ran.summary().number("bytes_in") > 0, "{model}: {}", ran.describe());

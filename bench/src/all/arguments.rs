@@ -201,7 +201,16 @@ mod tests {
         assert_eq!(of(&["--rounds=3"]).unwrap().unwrap().limit(), None);
         assert_eq!(of(&["--rounds=3", "--minutes", "2.5"]).unwrap().unwrap().limit(), Some(2.5));
         assert_eq!(of(&["--full"]).unwrap().unwrap().limit(), Some(90.0));
-        for words in [&["--minutes", "0"][..], &["--minutes=x"], &["--resume"], &["--rounds", "0"], &["--out"], &["--list=yes"], &["--onyl", "x"], &["x"]] {
+        for words in [
+            &["--minutes", "0"][..],
+            &["--minutes=x"],
+            &["--resume"],
+            &["--rounds", "0"],
+            &["--out"],
+            &["--list=yes"],
+            &["--onyl", "x"],
+            &["x"],
+        ] {
             assert!(of(words).is_err(), "{words:?}");
         }
     }

@@ -107,11 +107,13 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
     }
 }
 
+const OTHERS: &str = "taken by the pager";
+
 /// The rows of what looks for noise, and their units.
 const NOISE: [(&str, &str); 6] = [
     ("fixed work", "ms"),
     ("time lost to detours", "%"),
-    ("taken by other threads", "% of a processor"),
+    (OTHERS, "% of a processor"),
     ("getppid", "ns"),
     ("read", "ns"),
     ("mmap and munmap", "ns"),
@@ -178,6 +180,8 @@ pub fn measure(
         values.push(vec![series; rows.len()]);
     }
     let mut sum: Option<String> = None;
+    // One that is far slower than all others is not to take the time of what follows.
+    let patience = time.seconds().map(|seconds| Duration::from_secs_f64((seconds / 6.0).max(5.0)));
     let total = (task.rounds + 1) * task.contenders.len();
     let (mut took, mut done) = (Duration::ZERO, 0);
     'rounds: for round in 0..=task.rounds {
@@ -192,6 +196,13 @@ pub fn measure(
             }
             let contender = &task.contenders[place];
             let arguments = contender.arguments.as_ref().unwrap_or(&task.arguments);
+            ground.end = match patience {
+                Some(patience) if !matches!(contender.kind, Kind::Plain | Kind::Ream) => {
+                    let own = Instant::now() + patience;
+                    Some(time.end.map_or(own, |end| end.min(own)))
+                }
+                _ => time.end,
+            };
             let mut once = || ground.run(&contender.start, program, arguments);
             let ran = if task.twice && round > 0 { once().and_then(|_| once()) } else { once() };
             let read = ran.and_then(|ran| Ok((figures(task.read, &ran)?, ran)));
@@ -205,7 +216,7 @@ pub fn measure(
                     return all(rows, &|row| row.failed = Some(format!("{}: {why}", contender.name)));
                 }
                 Err(why) => {
-                    let killed = contender.kind == Kind::Swap && why.starts_with("signal: 9");
+                    let killed = matches!(contender.start, Start::Swap(..)) && why.starts_with("signal: 9");
                     let memory = "the kernel ended it for want of memory in its cgroup, swap or not";
                     absent[place] = Some(if killed { memory.to_owned() } else { why });
                     continue;
@@ -252,6 +263,10 @@ pub fn measure(
 
 /// Ream over each of the others, and those over the program as it is.
 fn compare(row: &mut Row) {
+    // What nobody takes without Ream has no ratio.
+    if row.name == OTHERS {
+        return;
+    }
     let others: Vec<(String, Kind)> = row.series.iter().map(|series| (series.name.clone(), series.kind)).collect();
     for (name, _) in others.iter().filter(|(_, kind)| *kind != Kind::Ream) {
         row.compare("Ream", name);

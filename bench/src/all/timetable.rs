@@ -120,8 +120,9 @@ mod tests {
     fn the_limit_is_kept_whatever_happens() {
         let mut random = Random(7);
         for _ in 0..2000 {
-            let steps: Vec<(f64, usize)> =
-                (0..1 + random.below(80)).map(|_| (0.1 + random.unit() * 300.0, 1 + random.below(9) as usize)).collect();
+            let steps: Vec<(f64, usize)> = (0..1 + random.below(80))
+                .map(|_| (0.1 + random.unit() * 300.0, 1 + random.below(9) as usize))
+                .collect();
             let slow = random.unit() * 20.0;
             let mut factors = Random(random.below(1 << 40));
             let (seconds, rounds, _) = simulate(90.0, &steps, &mut || slow * (0.2 + factors.unit()));

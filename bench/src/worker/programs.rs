@@ -27,9 +27,10 @@ fn tied(command: &mut Command) -> &mut Command {
 
 /// A program in C++ with so many functions, each of which has the compiler make maps of types of its own.
 fn source(functions: u32) -> String {
-    let mut text = "#include <algorithm>\n#include <map>\n#include <string>\n#include <vector>\ntemplate <int N> struct key {\n\
+    let mut text =
+        "#include <algorithm>\n#include <map>\n#include <string>\n#include <vector>\ntemplate <int N> struct key {\n\
                     int value;\nbool operator<(const key &other) const { return value < other.value; }\n};\n"
-        .to_owned();
+            .to_owned();
     for number in 0..functions {
         text += &format!(
             "int f{number}(int n)\n{{\nstd::map<key<{number}>, std::vector<std::string>> all;\nfor (int i = 0; i < n; i++)\n\
