@@ -66,7 +66,8 @@ fn results_are_right_when_paged() {
     for (model, size, budget) in
         [("adi", "160", 16), ("ocean", "640", 12), ("table-change", "32", 16), ("stream", "48", 24)]
     {
-        let ran = Run::of(beside("ream-bench-models")).args([model, size]).memory(budget).finish().exited(0);
+        let ran = Run::of(beside("ream-bench-models")).args([model, size]).memory(budget).finish();
+        let ran = ran.exited(0);
         assert!(ran.out().contains("verified:"), "{model}: {}", ran.describe());
         assert!(ran.summary().number("bytes_in") > 0, "{model}: {}", ran.describe());
     }
@@ -80,7 +81,8 @@ fn whole_programs_are_checked() {
             continue;
         }
         let run = |corrupt: &[&str]| {
-            Command::new(beside("ream-bench-worker")).args([program, count]).args(corrupt).output().expect("running it")
+            let mut command = Command::new(beside("ream-bench-worker"));
+            command.args([program, count]).args(corrupt).output().expect("running it")
         };
         assert_eq!(right(&run(&[])), right(&run(&[])), "{program} comes to the same twice");
         let output = run(&["--corrupt"]);
