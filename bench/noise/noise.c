@@ -191,8 +191,8 @@ static void fill(size_t bytes)
 	/* Never freed: it stays managed. */
 }
 
-/* Waits until the process's other threads have come to rest, two seconds at most, after one in which a virtual machine's host
- * comes to rest with what was written to its disk: that took 1.8 % of the work's time. */
+/* Waits until the process's other threads have come to rest, two seconds at most, after one for the host of a
+ * virtual machine, which may still write: without it work took 1.8 % longer in one run; that this was the cause is not shown. */
 static void rest(void)
 {
 	struct timespec pause = {0, 50000000}, settle = {1, 0};
