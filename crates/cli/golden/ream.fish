@@ -12,7 +12,7 @@ complete -c ream -n "not __fish_seen_subcommand_from $commands" -a mark -d 'have
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a unmark -d 'take a program's mark away'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a serve -d 'lend this machine's memory to programs on others'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a keys -d 'make a key pair for memory servers or clients, or show it'
-complete -c ream -n "not __fish_seen_subcommand_from $commands" -a noise -d 'measure what the machine takes from programs, and that an idle pager takes nothing'
+complete -c ream -n "not __fish_seen_subcommand_from $commands" -a noise -d 'measure the machine's noise, without and with an idle pager'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a bench -d 'measure Ream against the raw device, kernel swap and RAM'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a completions -d 'print completions for a shell'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a man -d 'print the man page'

@@ -139,7 +139,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "noise",
         usage: "[OPTION]...",
-        help: "measure what the machine takes from programs, and that an idle pager takes nothing",
+        help: "measure the machine's noise, without and with an idle pager",
         long: "Looks on all processors at once for what the machine takes from a program that asks it for nothing: pieces \
                of fixed work and how long each takes, gaps in looking at the clock without pause (Selfish detours), and \
                the cost of system calls; plain and under Ream, whose pager has been at work before and is idle, in \
