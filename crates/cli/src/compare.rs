@@ -343,8 +343,8 @@ mod tests {
             ("--pages huge -m 2G --summary", vec!["pages", "memory", "summary"])
         );
         assert!(savable(&[candidate]).is_ok());
-        let hidden = super::candidate("--with", OsStr::new("--shards 2")).unwrap();
-        assert_eq!(savable(&[hidden]).unwrap_err().text, "--save: --shards: cannot be saved");
+        let hidden = super::candidate("--with", OsStr::new("--bloat-age 20")).unwrap();
+        assert_eq!(savable(&[hidden]).unwrap_err().text, "--save: --bloat-age: cannot be saved");
     }
 
     #[test]

@@ -427,7 +427,6 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.fetch = settings.fetch;
     config.exec_inherit = settings.exec_inherit.into();
     config.log_level = settings.log_level;
-    config.shards = settings.shards;
     config.ranks_at_once = settings.ranks_at_once;
     config.next = settings.next;
     config.patience_ms = settings.turn_patience_ms;

@@ -120,8 +120,6 @@ pub struct Settings {
     pub exec_inherit: bool,
     /// Processors for pager threads.
     pub pager_cpus: Option<Processors>,
-    /// Pager threads of a process; 0: chosen by Ream.
-    pub shards: u32,
     /// Ranks of an MPI job that compute at once; 0: as many as fit.
     pub ranks_at_once: u32,
     /// How that was given; `None` when it is the default.
@@ -177,7 +175,6 @@ impl Settings {
             bloat_age_ms: 1000,
             exec_inherit: true,
             pager_cpus: None,
-            shards: 0,
             ranks_at_once: 0,
             ranks_given: None,
             next: 0,
@@ -294,7 +291,6 @@ impl Settings {
         }
         for (name, place) in [
             ("store-deadline", &mut settings.store_deadline),
-            ("shards", &mut settings.shards),
             ("bloat", &mut settings.bloat_percent),
             ("bloat-age", &mut settings.bloat_age_ms),
             ("turn-patience", &mut settings.turn_patience_ms),

@@ -351,16 +351,6 @@ pub const OPTIONS: &[Spec] = &[
         ..PLAIN
     },
     Spec {
-        name: "shards",
-        kind: Kind::Count(1, 16),
-        value: "NUMBER",
-        help: "number of pager threads of a process",
-        long: "Number of pager threads of a process.",
-        variable: "REAM_SHARDS",
-        hidden: true,
-        ..PLAIN
-    },
-    Spec {
         name: "runs",
         kind: Kind::Count(1, 1000),
         value: "NUMBER",

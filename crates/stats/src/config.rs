@@ -252,8 +252,6 @@ pub struct Config {
     pub log_path: Text<1024>,
     /// Processors that pager threads may run on; all zero: any.
     pub pager_cpus: CpuMask,
-    /// Pager threads of one process; 0: chosen by its size.
-    pub shards: u32,
     /// 1: pages of a pool are brought in when they are mapped, since a limit could refuse them at a touch, which kills.
     pub populate: u32,
     /// Percent of what is in RAM that large pages may waste before it is given back; 100 and more: whatever they like.
@@ -313,7 +311,6 @@ impl Config {
             exec_inherit: 1,
             log_path: Text::EMPTY,
             pager_cpus: [0; 16],
-            shards: 0,
             populate: 0,
             bloat_percent: 10,
             bloat_age_ms: 1000,

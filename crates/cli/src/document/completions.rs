@@ -232,7 +232,7 @@ mod tests {
                 let flag = if shell == "fish" { format!("-l {}", spec.name) } else { format!("--{}", spec.name) };
                 assert!(text.contains(&flag), "{shell}: {flag}");
             }
-            assert!(!text.contains("shards"), "{shell}");
+            assert!(!text.contains("bloat-age"), "{shell}");
         }
         assert!(for_shell("tcsh").is_none());
     }

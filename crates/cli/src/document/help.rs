@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn hidden_options_are_not_shown() {
-        assert!(!short("run").contains("--shards") && !long("run").contains("--shards"));
+        assert!(!short("run").contains("--bloat-age") && !long("run").contains("--bloat-age"));
         assert!(short("run").contains("--pager-cpus LIST"));
     }
 }

@@ -126,7 +126,7 @@ fn refusals_name_where_what_and_why() {
         ("log", "info:", "--log: \"info:\": no file after the colon".into()),
         ("summary", "", "--summary: no file given; write --summary=FILE".into()),
         ("pager-cpus", "3-1", "--pager-cpus: \"3-1\": a range ends before it begins; write for example 0-3".into()),
-        ("shards", "0", "--shards: \"0\": not a whole number from 1 to 16".into()),
+        ("bloat-age", "0", "--bloat-age: \"0\": not a whole number from 4 to 60000".into()),
         ("no-exec-inherit", "maybe", "--no-exec-inherit: \"maybe\": not yes or no".into()),
         ("store", "", "--store: no directory given".into()),
         (
@@ -159,7 +159,7 @@ fn refusals_name_where_what_and_why() {
 fn files_are_checked() {
     for (file, start) in [
         ("memroy = 1", "/etc/x.toml: line 1: memroy: no such key; did you mean memory?"),
-        ("io = \"uring\"\nshards = 1", "/etc/x.toml: line 2: shards: no such key"),
+        ("io = \"uring\"\nbloat-age = 1", "/etc/x.toml: line 2: bloat-age: no such key"),
         ("memory = 1.5", "/etc/x.toml: line 1: memory: not a string, a whole number, true or false"),
         ("\nio = [\"uring\"]", "/etc/x.toml: line 2: io: not a string"),
         ("[program.\"/a\"]\nmemroy = 1", "/etc/x.toml: line 2: memroy: no such key; did you mean memory?"),
