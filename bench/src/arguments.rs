@@ -1,5 +1,6 @@
 //! The command line of `ream bench`.
 
+use crate::words::Words;
 use std::path::PathBuf;
 
 /// What `ream bench paging` and `remote` were told.
@@ -180,41 +181,30 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let (mut rows, mut against, mut pool, mut quick, mut budget) = (Vec::new(), Vec::new(), false, false, None);
     let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
     let (mut store, mut programs) = (PathBuf::from("/var/tmp"), false);
-    let mut words = rest.iter();
-    while let Some(word) = words.next() {
-        let (name, mut inline) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (word.as_str(), None),
-        };
-        let mut value =
-            || inline.take().or_else(|| words.next().cloned()).ok_or_else(|| format!("{name} needs a value"));
-        let count = |text: String| {
-            text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is no positive number"))
-        };
-        match name {
+    let positive = |n: &usize| *n > 0;
+    let mut words = Words::of(rest);
+    while let Some(name) = words.option()? {
+        match name.as_str() {
             "--help" | "-h" => return Ok(Command::Help),
-            "--json" => json = Some(value()?.into()),
-            "--only" if is_paging || what == "coverage" => only.push(value()?),
+            "--json" => json = Some(words.value()?.into()),
+            "--only" if is_paging || what == "coverage" => only.push(words.value()?),
             "--programs" if what == "coverage" => programs = true,
             _ if what == "coverage" => return Err(format!("unknown option {name}; see ream bench --help")),
-            "--data" if !is_pages => data = size(&value()?)?,
+            "--data" if !is_pages => data = size(&words.value()?)?,
             "--memory" => {
-                memory = size(&value()?)?;
+                memory = size(&words.value()?)?;
                 budget = Some(memory);
             }
-            "--rows" | "--only" if is_pages => rows.push(value()?),
-            "--against" if is_pages => against.push(value()?),
+            "--rows" | "--only" if is_pages => rows.push(words.value()?),
+            "--against" if is_pages => against.push(words.value()?),
             "--pool" if is_pages => pool = true,
-            "--store" => store = value()?.into(),
-            "--with" => with.push(value()?),
-            "--rounds" | "--pairs" if is_pages => rounds = count(value()?)?,
-            "--pairs" if !is_paging => pairs = count(value()?)?,
-            "--rounds" if is_paging => rounds = count(value()?)?,
+            "--store" => store = words.value()?.into(),
+            "--with" => with.push(words.value()?),
+            "--rounds" | "--pairs" if is_pages => rounds = words.parsed("positive number", positive)?,
+            "--pairs" if !is_paging => pairs = words.parsed("positive number", positive)?,
+            "--rounds" if is_paging => rounds = words.parsed("positive number", positive)?,
             "--swap" if is_paging && !is_remote => swap = true,
-            "--seconds" if is_paging => {
-                let text = value()?;
-                seconds = text.parse().ok().filter(|s| *s > 0.0 && *s < 1e4).ok_or(format!("'{text}' is no time"))?;
-            }
+            "--seconds" if is_paging => seconds = words.parsed("time", |s| *s > 0.0 && *s < 1e4)?,
             "--quick" => {
                 (seconds, rounds, pairs, quick) = (0.3, if is_pages { 5 } else { 3 }, 5, true);
                 (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
@@ -287,6 +277,7 @@ mod tests {
             &["pages", "--data", "1G"],
             &["pages", "--rounds", "none"],
             &["fits", "--pool"],
+            &["paging", "--quick=1"],
         ] {
             assert!(of(words).is_err(), "{words:?}");
         }

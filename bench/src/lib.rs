@@ -24,6 +24,7 @@ pub mod report;
 pub mod rows;
 pub mod statistics;
 pub mod swap;
+mod words;
 pub mod work;
 mod zram;
 
