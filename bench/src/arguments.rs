@@ -51,7 +51,7 @@ pub struct Pages {
     pub with: Vec<String>,
 }
 
-/// What `ream bench fits`, `malloc` and `coverage` were told.
+/// What `ream bench fits`, `malloc`, `inside` and `coverage` were told.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pairs {
     /// Bytes of data (fits).
@@ -85,6 +85,8 @@ pub enum Command {
     Fits(Pairs),
     /// `malloc`.
     Malloc(Pairs),
+    /// `inside`.
+    Inside(Pairs),
     /// `pages`.
     Pages(Pages),
     /// `coverage`.
@@ -100,6 +102,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
        ream bench remote [OPTION]...   paging to a memory server against the bare network (root: all of it)
        ream bench fits [OPTION]...     data that fit the budget, with and without Ream
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
+       ream bench inside [OPTION]...   loops of R and Python that allocate little, with Ream switched on inside and without
        ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
                                        under whatever else promises them
        ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
@@ -128,7 +131,7 @@ Of the chapters:
   --seconds N       length of a slice (paging: 2; remote: 1)
   --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; remote: 7; pages: 15)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
-  --pairs N         pairs of runs (fits, malloc: 15)
+  --pairs N         pairs of runs (fits, malloc, inside: 15)
   --quick           small data and few rounds: to see that it works, not to measure
   --with OPTION     a further option of ream run; may be repeated
   --json FILE       write all figures there
@@ -165,7 +168,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "pages" | "coverage") {
+    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "inside" | "pages" | "coverage") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
     let (mut data, mut memory) = match what.as_str() {
@@ -189,7 +192,11 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--json" => json = Some(words.value()?.into()),
             "--only" if is_paging || what == "coverage" => only.push(words.value()?),
             "--programs" if what == "coverage" => programs = true,
-            _ if what == "coverage" => return Err(format!("unknown option {name}; see ream bench --help")),
+            "--pairs" if what == "inside" => pairs = words.parsed("positive number", positive)?,
+            "--quick" if what == "inside" => pairs = 3,
+            _ if what == "coverage" || what == "inside" => {
+                return Err(format!("unknown option {name}; see ream bench --help"));
+            }
             "--data" if !is_pages => data = size(&words.value()?)?,
             "--memory" => {
                 memory = size(&words.value()?)?;
@@ -229,6 +236,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     Ok(match what.as_str() {
         "fits" => Command::Fits(pairs),
         "coverage" => Command::Coverage(pairs),
+        "inside" => Command::Inside(pairs),
         _ => Command::Malloc(pairs),
     })
 }
@@ -278,6 +286,7 @@ mod tests {
             &["pages", "--rounds", "none"],
             &["fits", "--pool"],
             &["paging", "--quick=1"],
+            &["inside", "--data", "1G"],
         ] {
             assert!(of(words).is_err(), "{words:?}");
         }
