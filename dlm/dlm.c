@@ -141,8 +141,8 @@ static void begin(void)
 	if (began == -EALREADY)
 		began = 0;
 	session = !began;
-	/* Of -EINVAL it has said why itself. */
-	if (began && began != -EINVAL)
+	/* Of these it has said why itself. */
+	if (began && began != -EINVAL && began != -EPERM)
 		fprintf(stderr, "dlm: DLM_MEMORY=%s: %s\n", memory, ream.error(began));
 }
 

@@ -236,8 +236,13 @@ REAM_FUNCTION int ream_phase(const char *name);
  * outside the budget;
  * forked children belong to the session, programs that it executes do not. The session ends with its last process.
  *   The `ream` command makes the session: it is looked for beside the library, in ../../bin from there, and in PATH.
+ *   Where the kernel serves its own accesses to absent memory to root alone (see `ream doctor`), libc's functions must be led
+ * here: libream_inside.so does that, with libream_calls.so from beside it; a program that is linked with -lream is linked
+ * with -lream_calls behind it.
  * Errors: -EALREADY when there is a session (ream_budget changes its budget), -ERANGE below 16 MiB, -ENOENT without the
- * command, -EINVAL when it refuses, which it explains on standard error, -EFAULT, and those of posix_spawn(3).
+ * command or libream_calls.so, -EPERM when this process cannot page here, -ENOSYS when it could with another libc, -EINVAL
+ * when the command refuses, -EFAULT, and those of posix_spawn(3). All but the first two and -EFAULT are explained on
+ * standard error, but for a missing command.
  */
 REAM_FUNCTION int ream_start(uint64_t budget, const char *store);
 

@@ -15,7 +15,7 @@ if ! grep -qx "VERSION = \"$version\"" src/ream/_version.py; then
     exit 1
 fi
 
-stage=$(mktemp -d "${TMPDIR:-/tmp}/ream-wheel.XXXXXX")
+stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 cp -R pyproject.toml setup.py README.md src "$stage"
 find "$stage" -name __pycache__ -prune -exec rm -rf {} +

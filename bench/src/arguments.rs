@@ -1,5 +1,6 @@
 //! The command line of `ream bench`.
 
+use crate::words::Words;
 use std::path::PathBuf;
 
 /// What `ream bench paging` and `remote` were told.
@@ -50,7 +51,7 @@ pub struct Pages {
     pub with: Vec<String>,
 }
 
-/// What `ream bench fits`, `malloc` and `coverage` were told.
+/// What `ream bench fits`, `malloc`, `inside` and `coverage` were told.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pairs {
     /// Bytes of data (fits).
@@ -84,6 +85,8 @@ pub enum Command {
     Fits(Pairs),
     /// `malloc`.
     Malloc(Pairs),
+    /// `inside`.
+    Inside(Pairs),
     /// `pages`.
     Pages(Pages),
     /// `coverage`.
@@ -99,6 +102,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
        ream bench remote [OPTION]...   paging to a memory server against the bare network (root: all of it)
        ream bench fits [OPTION]...     data that fit the budget, with and without Ream
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
+       ream bench inside [OPTION]...   loops of R and Python that allocate little, with Ream switched on inside and without
        ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
                                        under whatever else promises them
        ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
@@ -127,7 +131,7 @@ Of the chapters:
   --seconds N       length of a slice (paging: 2; remote: 1)
   --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; remote: 7; pages: 15)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
-  --pairs N         pairs of runs (fits, malloc: 15)
+  --pairs N         pairs of runs (fits, malloc, inside: 15)
   --quick           small data and few rounds: to see that it works, not to measure
   --with OPTION     a further option of ream run; may be repeated
   --json FILE       write all figures there
@@ -164,7 +168,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "pages" | "coverage") {
+    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "inside" | "pages" | "coverage") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
     let (mut data, mut memory) = match what.as_str() {
@@ -180,41 +184,34 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let (mut rows, mut against, mut pool, mut quick, mut budget) = (Vec::new(), Vec::new(), false, false, None);
     let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
     let (mut store, mut programs) = (PathBuf::from("/var/tmp"), false);
-    let mut words = rest.iter();
-    while let Some(word) = words.next() {
-        let (name, mut inline) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (word.as_str(), None),
-        };
-        let mut value =
-            || inline.take().or_else(|| words.next().cloned()).ok_or_else(|| format!("{name} needs a value"));
-        let count = |text: String| {
-            text.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(|| format!("'{text}' is no positive number"))
-        };
-        match name {
+    let positive = |n: &usize| *n > 0;
+    let mut words = Words::of(rest);
+    while let Some(name) = words.option()? {
+        match name.as_str() {
             "--help" | "-h" => return Ok(Command::Help),
-            "--json" => json = Some(value()?.into()),
-            "--only" if is_paging || what == "coverage" => only.push(value()?),
+            "--json" => json = Some(words.value()?.into()),
+            "--only" if is_paging || what == "coverage" => only.push(words.value()?),
             "--programs" if what == "coverage" => programs = true,
-            _ if what == "coverage" => return Err(format!("unknown option {name}; see ream bench --help")),
-            "--data" if !is_pages => data = size(&value()?)?,
+            "--pairs" if what == "inside" => pairs = words.parsed("positive number", positive)?,
+            "--quick" if what == "inside" => pairs = 3,
+            _ if what == "coverage" || what == "inside" => {
+                return Err(format!("unknown option {name}; see ream bench --help"));
+            }
+            "--data" if !is_pages => data = size(&words.value()?)?,
             "--memory" => {
-                memory = size(&value()?)?;
+                memory = size(&words.value()?)?;
                 budget = Some(memory);
             }
-            "--rows" | "--only" if is_pages => rows.push(value()?),
-            "--against" if is_pages => against.push(value()?),
+            "--rows" | "--only" if is_pages => rows.push(words.value()?),
+            "--against" if is_pages => against.push(words.value()?),
             "--pool" if is_pages => pool = true,
-            "--store" => store = value()?.into(),
-            "--with" => with.push(value()?),
-            "--rounds" | "--pairs" if is_pages => rounds = count(value()?)?,
-            "--pairs" if !is_paging => pairs = count(value()?)?,
-            "--rounds" if is_paging => rounds = count(value()?)?,
+            "--store" => store = words.value()?.into(),
+            "--with" => with.push(words.value()?),
+            "--rounds" | "--pairs" if is_pages => rounds = words.parsed("positive number", positive)?,
+            "--pairs" if !is_paging => pairs = words.parsed("positive number", positive)?,
+            "--rounds" if is_paging => rounds = words.parsed("positive number", positive)?,
             "--swap" if is_paging && !is_remote => swap = true,
-            "--seconds" if is_paging => {
-                let text = value()?;
-                seconds = text.parse().ok().filter(|s| *s > 0.0 && *s < 1e4).ok_or(format!("'{text}' is no time"))?;
-            }
+            "--seconds" if is_paging => seconds = words.parsed("time", |s| *s > 0.0 && *s < 1e4)?,
             "--quick" => {
                 (seconds, rounds, pairs, quick) = (0.3, if is_pages { 5 } else { 3 }, 5, true);
                 (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
@@ -239,6 +236,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     Ok(match what.as_str() {
         "fits" => Command::Fits(pairs),
         "coverage" => Command::Coverage(pairs),
+        "inside" => Command::Inside(pairs),
         _ => Command::Malloc(pairs),
     })
 }
@@ -287,6 +285,8 @@ mod tests {
             &["pages", "--data", "1G"],
             &["pages", "--rounds", "none"],
             &["fits", "--pool"],
+            &["paging", "--quick=1"],
+            &["inside", "--data", "1G"],
         ] {
             assert!(of(words).is_err(), "{words:?}");
         }

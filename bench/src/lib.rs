@@ -7,6 +7,7 @@ pub mod content;
 pub mod coverage;
 pub mod driver;
 pub mod fits;
+pub mod inside;
 pub mod interrupt;
 pub mod journal;
 pub mod lru;
@@ -24,6 +25,7 @@ pub mod report;
 pub mod rows;
 pub mod statistics;
 pub mod swap;
+mod words;
 pub mod work;
 mod zram;
 
@@ -70,6 +72,7 @@ fn chapter(args: &[String]) -> Result<Option<i32>, String> {
         Command::Fits(options) => fits::run(&options),
         Command::Remote(options) => remote::run(&options),
         Command::Malloc(options) => malloc::run(&options),
+        Command::Inside(options) => inside::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Coverage(options) => coverage::run(&options),
     };

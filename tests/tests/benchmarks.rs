@@ -1,6 +1,6 @@
-//! `ream bench pages` as its users see it: what is measured, what is missing and why, and the exit status.
+//! `ream bench pages` and `inside` as their users see them: what is measured, what is missing and why, and the exit status.
 
-use ream_tests::{Scratch, ream_binary};
+use ream_tests::{Scratch, ream_binary, skip, tool};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -44,4 +44,25 @@ fn rows_that_are_not_there_are_an_error() {
     let (output, json) = pages(&Scratch::new("benchmarks"), &["--rows", "no such row"]);
     assert_eq!((output.status.code(), json), (Some(125), None));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there are chase heap 64M"), "{output:?}");
+}
+
+/// Every loop is measured with Ream switched on and without; a language that is not there is named with the reason.
+#[test]
+fn loops_of_interpreters_are_measured_switched_on_and_off() {
+    let Some(python) = tool("python3") else { return skip("ream bench inside", "no python3") };
+    let scratch = Scratch::new("benchmarks");
+    let bin = scratch.directory("bin");
+    std::os::unix::fs::symlink(python, bin.join("python3")).expect("a link");
+    let json = scratch.file("inside.json");
+    let mut command = Command::new(ream_binary());
+    command.args(["bench", "inside", "--pairs", "1", "--json"]).arg(&json).env("PATH", &bin);
+    let output = command.output().expect("running ream bench");
+    // One pair on a loaded machine says nothing of the cost, but it is there.
+    assert!(matches!(output.status.code(), Some(0 | 1 | 125)), "{output:?}");
+    let text = std::fs::read_to_string(json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let figures: Value = serde_json::from_str(&text).expect("JSON");
+    let rows = figures["languages"][0]["rows"].as_array().unwrap_or_else(|| panic!("{figures}"));
+    assert!(rows.len() == 8 && rows.iter().all(|row| row["ratio"].as_f64() > Some(0.0)), "{figures}");
+    assert!(figures["languages"][1]["left_out"].is_string(), "{figures}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("R                        left out: "), "{output:?}");
 }

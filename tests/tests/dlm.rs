@@ -1,7 +1,7 @@
 //! DLM's interface, as an installation brings it: `dlmc` compiles programs with dlm arrays, which are paged under `ream
 //! run` and where DLM_MEMORY asks for it, and refuses what it cannot translate; `dlm.h` does what it says.
 
-use ream_tests::{Installation, MIB, Run, Scratch, make_runnable, program, ran, skip};
+use ream_tests::{Installation, MIB, Run, Scratch, make_runnable, program, ran, skip, tool};
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,30 @@ fn the_functions_example_runs_at_four_times_the_budget() {
     let scratch = Scratch::new("dlm-functions");
     let binary = scratch.file("alloc");
     ran(Command::new("cc").args(WARNINGS).arg(example("dlm_alloc.c")).arg("-o").arg(&binary).args(flags));
+    let outcome = Run::of(&binary).memory(64).finish();
+    outcome.exited(0).paged_within(64 * MIB, 16 * MIB);
+    assert_eq!(outcome.out(), "256 MiB, sum 33822863117\n");
+}
+
+#[test]
+fn a_file_of_cpp_is_refused() {
+    let scratch = Scratch::new("dlm-cpp");
+    fs::write(scratch.file("a.cpp"), "dlm int a[4];\nint main() { return a[0]; }\n").expect("a file");
+    let output = dlmc().arg(scratch.file("a.cpp")).arg("-o").arg(scratch.file("a")).output().expect("running dlmc");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("a.cpp: this is C++, and only C has dlm arrays") && !scratch.file("a").exists(), "{said}");
+}
+
+/// Another compiler behind it.
+#[test]
+fn with_clang() {
+    let Some(clang) = tool("clang") else { return skip("dlmc with clang", "no clang") };
+    let scratch = Scratch::new("dlm-clang");
+    let binary = scratch.file("matrix");
+    let mut command = dlmc();
+    command.args(["-O2", "-Wall", "-Wno-unknown-pragmas"]).arg(example("dlm_matrix.c")).arg("-o").arg(&binary);
+    ran(command.env("DLMC_CC", clang));
     let outcome = Run::of(&binary).memory(64).finish();
     outcome.exited(0).paged_within(64 * MIB, 16 * MIB);
     assert_eq!(outcome.out(), "256 MiB, sum 33822863117\n");

@@ -1,8 +1,7 @@
 //! Ream loaded into a process that runs already, by dlopen: its allocations are taken over and given back, and it begins a
 //! session of its own.
 
-use ream_tests::{Build, Outcome, Reachable, Run, Scratch, build, ream_binary, skip};
-use std::os::unix::fs::PermissionsExt as _;
+use ream_tests::{Build, NOBODY, Outcome, Reachable, Run, Scratch, build, make_runnable, ream_binary, skip};
 use std::path::{Path, PathBuf};
 
 /// The library, beside the command.
@@ -119,24 +118,81 @@ fn under_ream_run_the_other_library_has_it() {
     went_well(&run.memory(64).finish());
 }
 
-/// Who has no whole userfaultfd is told so, and has large pages all the same.
+/// A program in which a library's constructor has begun a session of 64 MiB, with the engine for ordinary users. `preload`
+/// are other libraries before it, beside the command at `ream`.
+fn begun(run: Run, ream: &Path, first: &Path, preload: &[&str], library: &str) -> Run {
+    let beside = |name: &str| ream.with_file_name(name).display().to_string();
+    let all: Vec<String> = preload.iter().map(|name| beside(name)).chain([first.display().to_string()]).collect();
+    let run = run.env("LD_PRELOAD", all.join(" ")).env("REAM_INSIDE", beside(library)).env("REAM_ENGINE", "usermode");
+    run.unmeasured()
+}
+
+/// Begins a session in every program that it is loaded into.
+fn first() -> Option<PathBuf> {
+    compiled("c/inside_first.c", &["-shared", "-fPIC"])
+}
+
+/// Where the kernel's accesses are not served, all that libc hands to it is there: locks, streams, paths, vectors, forks.
 #[test]
-fn ordinary_users_are_told_what_is_missing() {
-    let allowed = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1");
-    let device = std::fs::metadata("/dev/userfaultfd").is_ok_and(|file| file.permissions().mode() & 0o006 != 0);
-    if allowed || device {
-        return skip("a session from inside", "ordinary users have a whole userfaultfd here");
+fn ordinary_users_have_a_session_too() {
+    let (Some(reachable), Some(first)) = (Reachable::new(), first()) else { return };
+    let copy = reachable.ream().with_file_name("first.so");
+    std::fs::copy(first, &copy).expect("a copy of the library");
+    make_runnable(&copy, 0o755);
+    for (source, size) in [("c/syscalls.c", "160"), ("c/borrowed.c", "128"), ("c/large_threads.c", "160")] {
+        let files = Scratch::for_everybody("files");
+        std::os::unix::fs::chown(files.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
+        let Some(run) = reachable.run(source) else { return };
+        let run = || run().arg(size).arg(files.path());
+        let plain = run().unmeasured().finish();
+        plain.exited(0);
+        let store = Scratch::for_everybody("store");
+        std::os::unix::fs::chown(store.path(), Some(NOBODY), Some(NOBODY)).expect("giving a directory to nobody");
+        let run = run().env("REAM_INSIDE_STORE", store.path());
+        begun(run, reachable.ream(), &copy, &[], "libream_inside.so").finish().same_as(&plain);
     }
-    let Some(reachable) = Reachable::new() else { return };
-    let Some(run) = reachable.run("c/inside.c") else { return };
-    let library = reachable.ream().with_file_name("libream_inside.so");
-    let outcome = run().arg("refused").arg(library).unmeasured().finish();
-    went_well(&outcome);
-    assert!(
-        outcome.err().lines().count() == 1 && outcome.err().contains("whole userfaultfd"),
-        "{}",
-        outcome.describe()
-    );
+}
+
+/// The same as whoever runs the tests, in a program of every kind of binding.
+#[test]
+fn without_a_whole_userfaultfd() {
+    for flags in WAYS {
+        let store = Scratch::new("inside");
+        let Some(run) = run(flags, &library(), "session", store.path()) else { return };
+        went_well(&run.env("REAM_ENGINE", "usermode").finish());
+    }
+}
+
+/// What interpreters ask dlsym for leads to the same functions, and what is not there has a line and a code of its own.
+#[test]
+fn functions_that_a_program_asks_for_by_name() {
+    let Some(run) = run(WAYS[0], &library(), "asked", Path::new("")) else { return };
+    went_well(&run.env("REAM_ENGINE", "usermode").finish());
+}
+
+#[test]
+fn a_linked_program_needs_the_other_library_for_it() {
+    let Some(first) = first() else { return };
+    let ream = ream_binary();
+    let run = || Run::of("/bin/true");
+    let alone = begun(run(), &ream, &first, &["libream.so"], "libream.so").finish();
+    alone.exited(97).says("whole userfaultfd").says("no session: Operation not permitted");
+    assert_eq!(alone.err().lines().count(), 2, "{}", alone.describe());
+    let both = begun(run(), &ream, &first, &["libream.so", "libream_calls.so"], "libream.so").finish();
+    both.exited(0);
+    assert!(both.err().is_empty(), "{}", both.describe());
+}
+
+#[test]
+fn without_the_library_of_calls() {
+    let Some(first) = first() else { return };
+    let scratch = Scratch::new("inside");
+    for name in ["ream", "libream_inside.so"] {
+        std::fs::copy(ream_binary().with_file_name(name), scratch.file(name)).expect("a copy");
+    }
+    make_runnable(&scratch.file("ream"), 0o755);
+    let outcome = begun(Run::of("/bin/true"), &scratch.file("ream"), &first, &[], "libream_inside.so").finish();
+    outcome.exited(97).says("libream_calls.so beside libream_inside.so").says("no session: No such file");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The Python package as its wheel brings it: every function, arrays, contexts, processes, a job of four times the budget;
 //! in Debian's Python, and in the oldest and newest others that there are. With a session and in an ordinary Python.
 
-use ream_tests::{Outcome, Run, Scratch, program, ran, ream_binary, skip, tool};
+use ream_tests::{NOBODY, Outcome, Run, Scratch, is_root, program, ran, ream_binary, skip, tool};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,12 +108,36 @@ fn four_times_the_budget_in_an_ordinary_python() {
     let scratch = Scratch::new("python");
     let store = scratch.directory("store");
     let store = store.to_str().expect("a path in UTF-8");
-    let outcome = package.run(&package.python, "budget", &["128", store]).finish();
-    let said = outcome.err();
-    if let Some(why) = said.lines().find(|line| line.contains("needs a whole userfaultfd")) {
-        return skip("a budget in an ordinary Python", why);
+    is_well(&package.run(&package.python, "budget", &["128", store]).finish());
+    // As for those who have no whole userfaultfd.
+    let run = package.run(&package.python, "budget", &["64", store]);
+    is_well(&run.env("REAM_ENGINE", "usermode").finish());
+}
+
+/// An ordinary user, who reads files into arrays that are paged out, and writes them.
+#[test]
+fn an_ordinary_user_has_a_budget() {
+    let Some(package) = Package::shared() else { return };
+    if !is_root() {
+        return skip("an ordinary user's budget", "the tests do not run as root, so every test is one of these");
     }
-    is_well(&outcome);
+    let place = Scratch::for_everybody("python");
+    ran(Command::new("cp").arg("-R").arg(&package.site).arg(place.path()));
+    ran(Command::new("chmod").args(["-R", "a+rX"]).arg(place.path()));
+    let code = "import sys, numpy as np, ream\n\
+                with ream.budget('64M', store='.'):\n\
+                \x20   pieces = [np.arange(4 << 20, dtype='i8') + k for k in range(8)]\n\
+                \x20   assert ream.status().paging and ream.status().engine == 'usermode', ream.status()\n\
+                \x20   for k, piece in enumerate(pieces): piece.tofile(f'{k}.bin')\n\
+                \x20   for k, piece in enumerate(pieces):\n\
+                \x20       with open(f'{k}.bin', 'rb') as file: assert file.readinto(memoryview(piece).cast('B')) == 32 << 20\n\
+                \x20   assert all((piece == np.arange(4 << 20) + k).all() for k, piece in enumerate(pieces))\n\
+                print('all is well')\n";
+    let run = package.python(&package.python).args(["-c", code]).user(NOBODY).within(&place.directory("files"));
+    let run = run.env("PYTHONPATH", place.path().join("site")).env("REAM_ENGINE", "usermode");
+    std::os::unix::fs::chown(place.path().join("files"), Some(NOBODY), Some(NOBODY))
+        .expect("giving a directory to nobody");
+    is_well(&run.finish());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The command line of `ream bench all` and of what works on its files.
 
+use crate::words::Words;
 use std::path::PathBuf;
 
 /// How much is measured.
@@ -78,62 +79,31 @@ impl Options {
     }
 }
 
-/// The words after a command, taken one by one; a value may follow its option after a space or an equals sign.
-struct Words<'a> {
-    rest: std::slice::Iter<'a, String>,
-    inline: Option<String>,
-}
-
-impl Words<'_> {
-    fn option(&mut self) -> Option<String> {
-        let word = self.rest.next()?;
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => (word.as_str(), None),
-        };
-        self.inline = value;
-        Some(name.to_owned())
-    }
-
-    fn value(&mut self, name: &str) -> Result<String, String> {
-        self.inline.take().or_else(|| self.rest.next().cloned()).ok_or_else(|| format!("{name} needs a value"))
-    }
-}
-
 /// Reads the arguments after `ream bench all`; `None` asks for help.
 ///
 /// # Errors
 /// One line that says what is wrong.
 pub fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
     let mut options = Options::default();
-    let mut words = Words { rest: arguments.iter(), inline: None };
-    while let Some(name) = words.option() {
+    let mut words = Words::of(arguments);
+    while let Some(name) = words.option()? {
         match name.as_str() {
             "--help" | "-h" => return Ok(None),
             "--quick" => options.scale = Scale::Quick,
             "--full" => options.scale = Scale::Full,
-            "--out" => options.out = Some(words.value(&name)?.into()),
-            "--store" => options.store = words.value(&name)?.into(),
-            "--only" => options.only.push(words.value(&name)?),
+            "--out" => options.out = Some(words.value()?.into()),
+            "--store" => options.store = words.value()?.into(),
+            "--only" => options.only.push(words.value()?),
             "--list" => options.list = true,
             "--resume" => options.resume = true,
             "--anyway" => options.anyway = true,
-            "--with" => options.with.push(words.value(&name)?),
-            "--npb" => options.suite = Some(words.value(&name)?.into()),
+            "--with" => options.with.push(words.value()?),
+            "--npb" => options.suite = Some(words.value()?.into()),
             "--minutes" => {
-                let text = words.value(&name)?;
-                let minutes = text.parse().ok().filter(|minutes| (0.1..=10_000.0).contains(minutes));
-                options.minutes = Some(minutes.ok_or_else(|| format!("'{text}' is no number of minutes"))?);
+                options.minutes = Some(words.parsed("number of minutes", |n| (0.1..=10_000.0).contains(n))?);
             }
-            "--rounds" => {
-                let text = words.value(&name)?;
-                let count = text.parse().ok().filter(|count| (1..=1000).contains(count));
-                options.rounds = Some(count.ok_or_else(|| format!("'{text}' is no number of rounds"))?);
-            }
+            "--rounds" => options.rounds = Some(words.parsed("number of rounds", |n| (1..=1000).contains(n))?),
             _ => return Err(format!("unknown option {name}; see ream bench --help")),
-        }
-        if words.inline.is_some() {
-            return Err(format!("{name} takes no value"));
         }
     }
     match options.resume && options.out.is_none() {
@@ -159,12 +129,12 @@ pub struct Compared {
 /// One line that says what is wrong.
 pub fn parse_compared(arguments: &[String]) -> Result<Option<Compared>, String> {
     let (mut files, mut noise) = (Vec::new(), 0.05);
-    let mut words = Words { rest: arguments.iter(), inline: None };
-    while let Some(name) = words.option() {
+    let mut words = Words::of(arguments);
+    while let Some(name) = words.option()? {
         match name.as_str() {
             "--help" | "-h" => return Ok(None),
             "--noise" => {
-                let text = words.value(&name)?;
+                let text = words.value()?;
                 let percent =
                     text.trim_end_matches('%').parse::<f64>().ok().filter(|noise| (0.0..100.0).contains(noise));
                 noise = percent.ok_or_else(|| format!("'{text}' is no percentage"))? / 100.0;

@@ -1,5 +1,6 @@
 //! The command line of `ream noise`.
 
+use crate::words::Words;
 use std::path::PathBuf;
 
 /// What `ream noise` was told.
@@ -41,33 +42,19 @@ measured.
 /// One line that says what is wrong.
 pub fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
     let mut options = Options { seconds: 2.0, rounds: 9, store: "/var/tmp".into(), with: Vec::new(), json: None };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let (name, mut inline) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (word.as_str(), None),
-        };
-        let mut value =
-            || inline.take().or_else(|| words.next().cloned()).ok_or_else(|| format!("{name} needs a value"));
-        match name {
+    let mut words = Words::of(arguments);
+    while let Some(name) = words.option()? {
+        match name.as_str() {
             "--help" | "-h" => return Ok(None),
             "--seconds" => {
-                let text = value()?;
-                let seconds = text.parse().ok().filter(|seconds| (0.01..=600.0).contains(seconds));
-                options.seconds = seconds.ok_or_else(|| format!("'{text}' is no time of 0.01 to 600 seconds"))?;
+                let fits = |seconds: &f64| (0.01..=600.0).contains(seconds);
+                options.seconds = words.parsed("time of 0.01 to 600 seconds", fits)?;
             }
-            "--rounds" => {
-                let text = value()?;
-                let rounds = text.parse().ok().filter(|rounds| (1..=1000).contains(rounds));
-                options.rounds = rounds.ok_or_else(|| format!("'{text}' is no number of rounds"))?;
-            }
-            "--store" => options.store = value()?.into(),
-            "--with" => options.with.push(value()?),
-            "--json" => options.json = Some(value()?.into()),
+            "--rounds" => options.rounds = words.parsed("number of rounds", |n| (1..=1000).contains(n))?,
+            "--store" => options.store = words.value()?.into(),
+            "--with" => options.with.push(words.value()?),
+            "--json" => options.json = Some(words.value()?.into()),
             _ => return Err(format!("unknown option {name}; see ream noise --help")),
-        }
-        if inline.is_some() {
-            return Err(format!("{name} takes no value"));
         }
     }
     Ok(Some(options))

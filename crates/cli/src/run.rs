@@ -329,15 +329,21 @@ fn session_for(
     Ok(session)
 }
 
-/// Starts a session for a process that runs already and asked for one, and prints its address.
-pub fn begin_session(process: u32, settings: &Settings) -> Result<String, Failure> {
-    let log = Log::open(settings)?;
+/// The engine for a process that runs already. `led` says that its calls into the kernel can be prepared.
+pub fn engine_within(settings: &Settings, led: bool) -> Result<&'static str, Failure> {
     let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
     let engine = doctor::engine::choose(asked, io).map_err(|why| Failure::new(format!("cannot page here: {why}")))?;
-    if engine == USER_MODE {
-        let why = "a session that a program begins itself needs a whole userfaultfd; see ream setup, or use ream run";
+    if engine == USER_MODE && !led {
+        let why = "a program that begins a session itself needs a whole userfaultfd, or to be linked with libream_calls.so \
+                   behind libream.so; see ream setup, or use ream run";
         return Err(Failure::new(why));
     }
+    Ok(engine)
+}
+
+/// Starts a session for a process that runs already and asked for one, and prints its address.
+pub fn begin_session(process: u32, settings: &Settings, engine: &str) -> Result<String, Failure> {
+    let log = Log::open(settings)?;
     let mut pages = Config::new();
     Offer::of(Path::new("/")).settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
     session_for(process, settings, &pages, engine, None, &log)

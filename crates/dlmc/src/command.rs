@@ -75,6 +75,9 @@ enum Item {
     File(OsString),
 }
 
+/// What compilers take for C++.
+const CPP: [&str; 8] = ["cc", "cp", "cxx", "cpp", "CPP", "c++", "C", "ii"];
+
 /// The arguments, understood.
 #[derive(Clone, Debug)]
 pub struct Arguments {
@@ -120,6 +123,15 @@ impl Arguments {
                     Some(language) => language == "c",
                     None => path.extension() == Some(OsStr::new("c")),
                 };
+                let is_cpp = match &language {
+                    Some(language) => language.as_bytes().starts_with(b"c++"),
+                    None => path.extension().is_some_and(|extension| CPP.iter().any(|cpp| extension == *cpp)),
+                };
+                if is_cpp && stage != Stage::Preprocess {
+                    return Err(format!(
+                        "{text}: this is C++, and only C has dlm arrays; compile it with c++ -c, and give dlmc the object"
+                    ));
+                }
                 let source = is_c && text != "-" && !text.starts_with('@');
                 items.push(if source { Item::Source(path, language.clone()) } else { Item::File(argument) });
             }
@@ -271,6 +283,18 @@ mod tests {
 
     fn joined(arguments: Vec<OsString>) -> String {
         arguments.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn files_of_cpp_are_refused() {
+        let of = |words: &str| Arguments::read(words.split(' ').map(Into::into).collect());
+        for words in ["a.cpp -o a", "-c a.cc", "a.c b.C", "-x c++ a.c", "-xc++ a.c -c", "a.cxx"] {
+            let why = of(words).unwrap_err();
+            assert!(why.contains("this is C++, and only C has dlm arrays"), "{words}: {why}");
+        }
+        for words in ["-E a.cpp", "-x c a.cpp", "a.c b.o", "a.c cc.f90", "-xc++ -xnone a.c"] {
+            assert!(of(words).is_ok(), "{words}");
+        }
     }
 
     #[test]

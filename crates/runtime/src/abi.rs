@@ -5,7 +5,7 @@
 //! error and no crash. No lock is held while a caller's function runs.
 
 pub mod allocator;
-mod begin;
+pub mod begin;
 mod blocks;
 pub mod caller;
 mod list;

@@ -309,19 +309,19 @@ pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value:
 
 /// For `libream_calls.so`: what is managed of so many bytes stays resident until [`ream_take_back`]. `chain` is 0, or what
 /// an earlier call returned, to which this one adds.
-#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_lend(address: usize, bytes: usize, chain: u32) -> u32 {
     lending::lend(address, bytes, Chain(chain)).0
 }
 
 /// For `libream_calls.so`: ends what [`ream_lend`] began.
-#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_take_back(chain: u32) {
     lending::take_back(Chain(chain));
 }
 
 /// For `libream_calls.so`: what is managed of so many bytes stays resident for as long as it is mapped.
-#[cfg_attr(not(any(test, feature = "inside")), unsafe(no_mangle))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_keep(address: usize, bytes: usize) {
     lending::keep(address, bytes);
 }

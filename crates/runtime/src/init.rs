@@ -85,9 +85,22 @@ fn enter(session: &'static Session) -> &'static Config {
 }
 
 /// Joins a session that was made for this process, while its threads run: what it has is left as it is, stacks and static
-/// data among it. False when that failed, which was said.
-pub fn join_now(address: &[u8]) -> bool {
-    let Some((session, index)) = join(address) else { return false };
+/// data among it.
+///
+/// # Errors
+/// What failed was said.
+pub fn join_now(address: &[u8]) -> Result<(), Errno> {
+    let refuse = |reason: Refusal| {
+        say::tell(format_args!("this program runs without Ream: {reason}"));
+        Errno::INVAL
+    };
+    let session = open(address).map_err(refuse)?;
+    if session.config().engine() == ream_stats::Engine::UserMode {
+        abi::begin::lead_calls()?;
+        lending::begin();
+        engine::forget(Kind::Small);
+    }
+    let index = session.claim(identity::me(), now_ms()).ok_or(Refusal::Full).map_err(refuse)?;
     let mut name = [0; 256];
     if let Ok(length) = file::open(c"/proc/self/comm", file::flags::READ, 0).and_then(|fd| {
         let read = file::read(fd, &mut name);
@@ -103,7 +116,7 @@ pub fn join_now(address: &[u8]) -> bool {
     engine::start(session, index);
     locks::begin(config);
     pool::reserve(config);
-    true
+    Ok(())
 }
 
 /// Ends the process where a region did not come to lie on the pages that it must have.

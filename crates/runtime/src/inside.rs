@@ -5,6 +5,7 @@
 //!
 //! It has no thread-local data: a library that comes later finds next to no room for such.
 
+pub mod calls;
 mod loads;
 pub mod slots;
 pub mod small;

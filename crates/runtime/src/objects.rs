@@ -81,9 +81,22 @@ pub struct Object<'a> {
 impl Object<'_> {
     /// Whether an address lies in what is mapped of it.
     pub fn holds(&self, address: usize) -> bool {
-        self.headers.iter().any(|header| {
+        self.part(address).is_some()
+    }
+
+    fn part(&self, address: usize) -> Option<&Header> {
+        self.headers.iter().find(|header| {
             header.kind == PT_LOAD
                 && (address.wrapping_sub(self.base) as u64).wrapping_sub(header.address) < header.memory_bytes
+        })
+    }
+
+    /// The part that holds an address; empty where none does.
+    #[cfg(feature = "inside")]
+    pub fn range_of(&self, address: usize) -> core::ops::Range<usize> {
+        self.part(address).map_or(0..0, |part| {
+            let start = self.base.wrapping_add(part.address as usize);
+            start..start.wrapping_add(part.memory_bytes as usize)
         })
     }
 }

@@ -181,6 +181,7 @@ def _begin(limit: int, store: Optional[bytes]) -> int:
                 errno.ERANGE: "a budget has 16 MiB at least",
                 errno.ENOENT: "there is no ream command beside the library or in PATH",
                 errno.EINVAL: "what is wrong stands on standard error",
+                errno.EPERM: "what is missing stands on standard error",
             }.get(-result, "")
             raise failure(-result, "ream_start", hint)
         now = status()

@@ -18,8 +18,10 @@ const RANGE: Errno = Errno(34);
 
 /// The command by this name begins a session for the process that its first argument names.
 const COMMAND: &CStr = c"ream-session";
-/// What it prints before the session's address.
+/// What it prints before the session's address, or before the error's number where the machine does not let us page.
 const ANSWER: &[u8] = b"REAM_SESSION=";
+const REFUSED: &[u8] = b"REAM_REFUSED=";
+const NOT_PERMITTED: Errno = Errno(1);
 
 type Strings = *const *mut c_char;
 
@@ -59,7 +61,7 @@ pub fn start(budget: u64, store: usize) -> Result<(), Errno> {
         let _ = write!(directory, "--store={text}\0");
     }
     let _one = STARTING.lock();
-    if init::session().is_some() {
+    if init::session().is_some() || is_the_command() {
         return Err(ALREADY);
     }
     #[cfg(feature = "inside")]
@@ -67,10 +69,41 @@ pub fn start(budget: u64, store: usize) -> Result<(), Errno> {
     let mut answer = [0; 512];
     let length = ask(budget, directory.as_bytes(), &mut answer)?;
     let text = answer.get(..length).unwrap_or(&[]);
+    if text.starts_with(REFUSED) {
+        return Err(NOT_PERMITTED);
+    }
     let address = text.strip_prefix(ANSWER).and_then(|text| text.split(|byte| *byte == b'\n').next());
     // It has said why there is none.
-    let address = address.ok_or(Errno::INVAL)?;
-    if init::join_now(address) { Ok(()) } else { Err(Errno::INVAL) }
+    init::join_now(address.ok_or(Errno::INVAL)?)
+}
+
+/// Whether libc's functions that hand memory to the kernel can be ours: they are led to us, or libream_calls.so was linked.
+fn calls_can_be_led() -> bool {
+    cfg!(feature = "inside") || calls_are_linked()
+}
+
+/// Whether the process uses libream_calls.so as its libc.
+fn calls_are_linked() -> bool {
+    unsafe extern "C" {
+        fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+    // SAFETY: a name; null is RTLD_DEFAULT.
+    let read = unsafe { dlsym(core::ptr::null_mut(), c"read".as_ptr()) };
+    objects::whose(read).is_some_and(|(file, _)| file.to_bytes().ends_with(b"/libream_calls.so"))
+}
+
+/// From now on, if not before, accesses by the kernel are prepared.
+///
+/// # Errors
+/// What failed was said.
+pub fn lead_calls() -> Result<(), Errno> {
+    #[cfg(feature = "inside")]
+    return crate::inside::calls::take_over().inspect_err(|error| {
+        let what = if *error == Errno::NOENT { "libream_calls.so beside libream_inside.so" } else { "glibc 2.34" };
+        say::tell(format_args!("a session from inside needs a whole userfaultfd, or {what}; see ream setup"));
+    });
+    #[cfg(not(feature = "inside"))]
+    if calls_are_linked() { Ok(()) } else { Err(NOT_PERMITTED) }
 }
 
 /// In a child: no thread is there any more that was beginning a session.
@@ -80,6 +113,16 @@ pub fn start(budget: u64, store: usize) -> Result<(), Errno> {
 pub unsafe fn fork_child() {
     // SAFETY: the caller's promise; the lock guards nothing of its own.
     unsafe { STARTING.reset() };
+}
+
+/// Whether we were loaded into the command itself, by somebody who begins sessions in every program that he is loaded into:
+/// each would start the next.
+fn is_the_command() -> bool {
+    let mut name = [0; COMMAND.count_bytes() + 1];
+    let Ok(fd) = file::open(c"/proc/self/cmdline", file::flags::READ, 0) else { return false };
+    let read = file::read(fd, &mut name);
+    file::close(fd);
+    read.is_ok() && name == *COMMAND.to_bytes_with_nul()
 }
 
 /// Runs the command; returns how much it has printed.
@@ -92,6 +135,7 @@ fn ask(budget: u64, directory: &[u8], answer: &mut [u8]) -> Result<usize, Errno>
     let arguments = [
         COMMAND.as_ptr().cast_mut(),
         pointer(pid.as_bytes()),
+        pointer(if calls_can_be_led() { b"led\0" } else { b"whole\0" }),
         pointer(memory.as_bytes()),
         if directory.is_empty() { core::ptr::null_mut() } else { pointer(directory) },
         core::ptr::null_mut(),

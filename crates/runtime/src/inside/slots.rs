@@ -3,6 +3,7 @@
 //! bound ones before their first call, those of objects bound at once, which are read-only by then, and words of data.
 //! So are words of data that hold the address of a function that frees: somebody has taken it before we came.
 
+use super::calls::Calls;
 use super::loads;
 use super::symbols::{self, Tables, VERSIONS, tables};
 use crate::abi::caller;
@@ -145,6 +146,7 @@ pub fn lead_here() -> Seen {
             function.theirs.iter().zip(found).for_each(|(place, found)| place.store(found, Ordering::Relaxed));
         }
     }
+    let calls = Calls::find();
     let mut seen = Seen { new: false, whole: true };
     objects::each(&mut |object| {
         // Our own slots lead to what we have taken over.
@@ -153,7 +155,7 @@ pub fn lead_here() -> Seen {
             // SAFETY: of a loaded object, and none is unloaded meanwhile.
             let whole = unsafe {
                 taken_before(&object);
-                relocations(&object)
+                relocations(&object, calls.as_ref())
             };
             if whole {
                 know(&object);
@@ -167,6 +169,7 @@ pub fn lead_here() -> Seen {
 /// As of [`lead_here`], when nothing leads here yet: what other threads are loading comes by no way of ours, so it is
 /// waited for.
 pub fn lead_all_here() {
+    KNOWN.lock().count = 0;
     lead_here();
     // Again: a call that was being bound meanwhile may have got the old address.
     KNOWN.lock().count = 0;
@@ -247,7 +250,7 @@ fn read_only(object: &Object) -> (usize, usize) {
 ///
 /// # Safety
 /// The object is loaded.
-unsafe fn relocations(object: &Object) -> bool {
+unsafe fn relocations(object: &Object, calls: Option<&Calls>) -> bool {
     // SAFETY: the caller's promise.
     let Some(tables) = (unsafe { tables(object) }) else { return true };
     let mut whole = true;
@@ -258,7 +261,7 @@ unsafe fn relocations(object: &Object) -> bool {
         let list: *const Relocation = core::ptr::with_exposed_provenance(start);
         for index in 0..bytes / size_of::<Relocation>() {
             // SAFETY: within the table, as its length says.
-            whole &= unsafe { relocation(object, &tables, &*list.add(index)) };
+            whole &= unsafe { relocation(object, &tables, &*list.add(index), calls) };
         }
     }
     whole
@@ -268,7 +271,7 @@ unsafe fn relocations(object: &Object) -> bool {
 ///
 /// # Safety
 /// One of the object's relocations.
-unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) -> bool {
+unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation, calls: Option<&Calls>) -> bool {
     let (kind, index) = (relocation.info as u32, (relocation.info >> 32) as usize);
     if index == 0 || !KINDS.contains(&kind) || relocation.addend != 0 {
         return true;
@@ -276,19 +279,26 @@ unsafe fn relocation(object: &Object, tables: &Tables, relocation: &Relocation) 
     // SAFETY: an index of the object's own tables.
     let (symbol, name) = unsafe { tables.symbol(index) };
     let named = |function: &&Function| function.name.to_bytes() == name;
-    let Some(function) = FUNCTIONS.iter().find(named) else { return true };
+    let function = FUNCTIONS.iter().find(named).filter(|function| function.definition() != 0);
+    let ours = match function {
+        Some(function) => Some((function.ours)()),
+        None => calls.and_then(|calls| calls.ours(name, object)),
+    };
     let place = object.base.wrapping_add(relocation.offset as usize);
-    if function.definition() == 0 || !object.holds(place) {
-        return true;
-    }
+    let Some(ours) = ours.filter(|_| object.holds(place)) else { return true };
+    let is_theirs = |address: usize| match (function, calls) {
+        (Some(function), _) => function.is(address),
+        (None, Some(calls)) => calls.is_libc(address),
+        (None, None) => false,
+    };
     let slot = core::ptr::with_exposed_provenance::<AtomicUsize>(place);
     // SAFETY: an aligned word of the object, which other threads may read.
     let now = unsafe { (*slot).load(Ordering::Relaxed) };
     // Not bound yet: it leads into the object itself, which has no such function, or the one that all use.
     let own = object.base.wrapping_add(symbol.value as usize);
-    let unbound = kind == KINDS[0] && object.holds(now) && (symbol.section == 0 || function.is(own));
-    if function.is(now) || unbound {
-        write(object, place, now, (function.ours)());
+    let unbound = kind == KINDS[0] && object.holds(now) && (symbol.section == 0 || is_theirs(own));
+    if is_theirs(now) || unbound {
+        write(object, place, now, ours);
     }
     now >= object.base
 }

@@ -10,9 +10,14 @@ pub const VERSIONS: usize = 3;
 /// Where the function of this name is that the process uses: that of the first object which has it, in every version, but
 /// for ours. Zeros where there are fewer.
 pub fn definitions(name: &CStr) -> [usize; VERSIONS] {
+    definitions_but(name, 0)
+}
+
+/// The same, but not in the object that holds an address.
+pub fn definitions_but(name: &CStr, other: usize) -> [usize; VERSIONS] {
     let mut found = [0; VERSIONS];
     objects::each(&mut |object| {
-        if found[0] == 0 && !object.holds((&raw const MARK).addr()) {
+        if found[0] == 0 && !object.holds((&raw const MARK).addr()) && !object.holds(other) {
             // SAFETY: of a loaded object, which stays meanwhile.
             unsafe { defined(&object, name, &mut found) };
         }
@@ -55,6 +60,23 @@ impl Tables {
             let name = core::ptr::with_exposed_provenance::<c_char>(self.names).add(symbol.name as usize);
             (symbol, CStr::from_ptr(name).to_bytes())
         }
+    }
+
+    /// A function that the object itself has; `base` is what its addresses are counted from.
+    ///
+    /// # Safety
+    /// The object is loaded.
+    pub unsafe fn function(&self, base: usize, name: &CStr) -> Option<usize> {
+        let mut found = None;
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.each_like(name, &mut |symbol| {
+                if symbol.section != 0 && symbol.info & 15 == 2 {
+                    found = Some(base.wrapping_add(symbol.value as usize));
+                }
+            });
+        }
+        found
     }
 
     /// Tells of the symbols of this name.
