@@ -422,6 +422,7 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.threshold_bytes = settings.threshold;
     config.store_limit_bytes = place.limit;
     config.store_directory = text("--store", &place.directory)?;
+    config.encrypt = settings.encrypt.into();
     config.engine = settings.engine;
     config.io = settings.io;
     config.fetch = settings.fetch;

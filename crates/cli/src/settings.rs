@@ -80,6 +80,8 @@ pub struct Settings {
     pub replicas: u32,
     /// Directory of a local copy of what is at memory servers.
     pub spill: Option<PathBuf>,
+    /// Whether pages in the store's file are encrypted.
+    pub encrypt: bool,
     /// Seconds that it may take to answer.
     pub store_deadline: u32,
     /// File of the own key, where it is not in its usual place.
@@ -157,6 +159,7 @@ impl Settings {
             memory_servers: Vec::new(),
             replicas: 1,
             spill: None,
+            encrypt: false,
             store_deadline: 30,
             key: None,
             servers: None,
@@ -211,6 +214,7 @@ impl Settings {
         }
         settings.stores_given = stores.into_iter().next();
         settings.settle_copies(layers.last("replicas"), layers.last("spill"))?;
+        settings.settle_encryption(layers.last("encrypt"))?;
         for (name, place) in [("key", &mut settings.key), ("servers", &mut settings.servers)] {
             if let Some(given) = layers.last(name) {
                 *place = Some(given.path(given.text.as_deref().unwrap_or_default())?);
@@ -306,6 +310,20 @@ impl Settings {
         let from_file = |given: &Given| matches!(given.source, Source::File(_) | Source::Program(..));
         settings.from_files = options_of(command).flat_map(|spec| layers.all(spec.name)).filter(from_file).collect();
         Ok(settings)
+    }
+
+    /// Whether what lies on disk is encrypted.
+    fn settle_encryption(&mut self, encrypt: Option<Given>) -> Result<(), Failure> {
+        let Some(given) = encrypt else { return Ok(()) };
+        let wanted = given.switch()?;
+        self.encrypt = wanted && self.memory_servers.is_empty();
+        if wanted && self.spill.is_some() {
+            return Err(given.refuse("the local copy (--spill) cannot be encrypted; give one of the two"));
+        }
+        if wanted && !self.encrypt && given.source == Source::Flag {
+            return Err(given.refuse("for a store on disk; what goes to memory servers is encrypted in any case"));
+        }
+        Ok(())
     }
 
     /// How many copies of a page there are to be, and where.

@@ -74,6 +74,7 @@ pub const OPTIONS: &[Spec] = &[
         in_file: true,
         ..PLAIN
     },
+    copies::ENCRYPT,
     copies::REPLICAS,
     copies::SPILL,
     copies::DEADLINE,
