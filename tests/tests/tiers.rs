@@ -92,3 +92,77 @@ fn encrypted_programs_and_their_children_give_the_same_results() {
         Case::new(source, arguments, memory).compare_with(|run, _| run.option("--encrypt"));
     }
 }
+
+/// A program with pages of all kinds, which change; `children` of it fork, too.
+fn compressible(memory: u64, arguments: [&str; 4], options: &[&str]) -> Option<ream_tests::Outcome> {
+    let program = compiled("c/compressible.c", &[])?;
+    let run = Run::of(program).args(arguments).memory(memory);
+    Some(options.iter().fold(run, |run, option| run.option(option)).finish())
+}
+
+#[test]
+fn pages_of_all_kinds_come_back_from_all_tiers() {
+    for options in [
+        &["--store=zip:16M", "--store=/var/tmp"][..],
+        &["--store=zip:16M", "--store=/var/tmp", "--encrypt"],
+        &["--store=zip:24M", "--store=/var/tmp", "--io=threads", "--fetch=aggressive"],
+    ] {
+        let Some(outcome) = compressible(16, ["96", "24", "0", "25"], options) else { return };
+        outcome.exited(0).paged_within(16 * MIB, 64 * MIB);
+        assert_eq!(outcome.out(), "right\n", "{options:?}");
+        let summary = outcome.summary();
+        for name in ["zip_reads", "below_reads", "zip_kept", "zip_passed", "zip_sunk", "zip_risen"] {
+            assert!(summary.number(name) > 0, "{options:?}: {name}");
+        }
+        let tiers = summary.0["tiers"].as_array().expect("tiers");
+        assert_eq!(tiers.len(), 2);
+        assert_eq!(tiers[1]["name"], "file");
+        assert!(tiers[0]["hit_rate"].as_f64().is_some_and(|rate| rate > 0.0 && rate < 1.0), "{tiers:?}");
+    }
+}
+
+#[test]
+fn compressed_memory_alone_is_a_store() {
+    // Of such data a third goes in.
+    let Some(outcome) = compressible(16, ["64", "24", "2", "10"], &["--store=zip:128M"]) else { return };
+    outcome.exited(0);
+    assert_eq!((outcome.out().as_str(), outcome.summary().number("below_reads")), ("right\n", 0));
+}
+
+#[test]
+fn a_full_store_of_compressed_pages_stops_the_program() {
+    let Some(outcome) = compressible(16, ["96", "8", "0", "100"], &["--store=zip:16M"]) else { return };
+    outcome.exited(125).says("the store is full");
+    let options = ["--store=zip:16M", "--store=/var/tmp", "--store-limit=24M"];
+    let Some(outcome) = compressible(16, ["96", "8", "0", "50"], &options) else { return };
+    outcome.exited(125).says("the store is full");
+}
+
+#[test]
+fn families_share_what_is_compressed() {
+    for options in [
+        &["--store=zip:16M", "--store=/var/tmp"][..],
+        &["--store=zip:64M", "--store=/var/tmp", "--encrypt"],
+    ] {
+        let Some(outcome) = compressible(24, ["64", "12", "3", "25"], options) else { return };
+        outcome.exited(0);
+        assert_eq!(outcome.out(), "right\n", "{options:?}");
+    }
+    for (source, arguments, memory) in
+        [("c/fork_deep.c", &["64"][..], 24), ("c/fork_storm.c", &["64"], 24), ("c/fork_killed.c", &["64"], 32)]
+    {
+        Case::new(source, arguments, memory)
+            .compare_with(|run, _| run.option("--store=zip:16M").option("--store=/var/tmp"));
+    }
+}
+
+#[test]
+fn compressed_pages_that_do_not_fit_are_refused() {
+    let Some(program) = compiled("c/checksum.c", &[]) else { return };
+    for (store, why) in [("zip:9T", "there is here"), ("zip:1M", "at least 16M"), ("zip:x", "zip:x")] {
+        let store = format!("--store={store}");
+        Run::of(&program).args(["8", "1", "1"]).memory(64).option(store).finish().exited(125).says(why);
+    }
+    let twice = Run::of(&program).memory(64).option("--store=zip:64M").option("--store=zip:64M").finish();
+    twice.exited(125).says("the first tier only");
+}

@@ -45,4 +45,4 @@ pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wa
 pub use pagemap::Mapped;
 pub use remote::{Bequest, Lost, News, RemoteConfig};
 pub use tcp::Address;
-pub use tiers::{Inheritance, TiersConfig};
+pub use tiers::{Inheritance, TIER_BLOCKS, TiersConfig};

@@ -252,6 +252,38 @@ impl LinuxMachine {
         Some(rights.assume())
     }
 
+    /// The end of a transfer that is to be told next.
+    fn next_ended(&mut self) -> Option<(u32, i32)> {
+        let ended = self.ended.pop();
+        if ended.is_some() {
+            return ended;
+        }
+        let Some(tiers) = &mut self.tiers else { return self.remote.as_mut().and_then(Remote::pop_ended) };
+        // What memory servers have done, they have done for the tiers; numbers behind those of transfers are blocks.
+        while let Some((tag, result)) = self.remote.as_mut().and_then(Remote::pop_ended) {
+            match tag.checked_sub(self.io_limit) {
+                None => tiers.happened(false, tag, result),
+                Some(block) => tiers.happened(true, block, result),
+            }
+        }
+        let (remote, io_limit) = (self.remote.as_mut(), self.io_limit);
+        tiers.pop_ended(&mut Below { io: &mut self.io, files: &self.stores, remote, io_limit })
+    }
+
+    /// A child is about to be forked: what it reads stays as it is until [`LinuxMachine::thaw`].
+    pub fn freeze(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.freeze();
+        }
+    }
+
+    /// No child is there any more that reads what was frozen.
+    pub fn thaw(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.thaw();
+        }
+    }
+
     /// Room for every tag; a full queue means that a tag was used twice.
     fn end(&mut self, tag: u32, result: i32) {
         self.ended.push((tag, result));
@@ -445,7 +477,7 @@ impl Machine for LinuxMachine {
             return self.end(tag, Errno::FAULT.negative());
         };
         if let Some(tiers) = &mut self.tiers {
-            let mut below = Below { io: &mut self.io, files: &self.stores };
+            let mut below = Below { io: &mut self.io, files: &self.stores, remote: self.remote.as_mut(), io_limit: self.io_limit };
             // SAFETY: the frames are the pager's, and left alone until the event has been reported.
             return unsafe { tiers.read(tag, store, slot, (address, pages), &mut below) };
         }
@@ -528,13 +560,13 @@ impl Machine for LinuxMachine {
         self.watch();
         let mut nothing = self.ended.is_empty() && !self.inbox.waiting();
         let mut wait = wait;
+        if let Some(tiers) = &mut self.tiers {
+            nothing &= !tiers.advance(&mut Below { io: &mut self.io, files: &self.stores, remote: self.remote.as_mut(), io_limit: self.io_limit }) && !tiers.has_ended();
+        }
         if let Some(remote) = &mut self.remote {
             let more = remote.advance(&mut self.io, &self.stores);
             nothing &= !more && !remote.has_ended();
             wait = remote.patience(wait);
-        }
-        if let Some(tiers) = &mut self.tiers {
-            nothing &= !tiers.advance(&mut Below { io: &mut self.io, files: &self.stores }) && !tiers.has_ended();
         }
         if let Some(remote) = self.remote.as_mut().filter(|_| nothing && wait != Wait::No) {
             remote.wait_awake(&mut self.io);
@@ -553,10 +585,7 @@ impl Machine for LinuxMachine {
         self.inbox.deliver(events, PORTION);
         let mut bytes = 0;
         for _ in 0..PORTION {
-            let (remote, tiers) = (self.remote.as_mut(), self.tiers.as_mut());
-            let mut below = Below { io: &mut self.io, files: &self.stores };
-            let ended = self.ended.pop().or_else(|| tiers.and_then(|tiers| tiers.pop_ended(&mut below)));
-            let Some((tag, result)) = ended.or_else(|| remote.and_then(Remote::pop_ended)) else { break };
+            let Some((tag, result)) = self.next_ended() else { break };
             events.push(Event::Io { tag, result });
             bytes += result.max(0) as u32;
             if bytes >= PORTION_BYTES {
@@ -566,13 +595,26 @@ impl Machine for LinuxMachine {
     }
 
     fn submit(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            let (remote, io_limit) = (self.remote.as_mut(), self.io_limit);
+            tiers.advance_reads(&mut Below { io: &mut self.io, files: &self.stores, remote, io_limit });
+        }
         if let Some(remote) = &mut self.remote {
             remote.advance(&mut self.io, &self.stores);
         }
         let _ = self.io.enter(Wait::No);
     }
 
+    fn freed(&mut self, slot: Slot) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.freed(slot);
+        }
+    }
+
     fn waited_for(&mut self, on: bool) {
+        if let Some(tiers) = &mut self.tiers {
+            return tiers.set_waited_for(on);
+        }
         if let Some(remote) = &mut self.remote {
             remote.set_waited_for(on);
         }

@@ -1,24 +1,33 @@
-//! What lies between the pager's reads and writes and the store below: pages are sealed on their way to a file and opened
-//! when they arrive.
+//! What lies between the pager's reads and writes and the store below: pages are kept compressed in memory, and sealed on
+//! their way to a file and opened when they arrive.
 //!
-//! A write is taken up in portions: its pages go to blocks of our own, are sealed there and written. It has ended when
-//! all of them have. A read goes to the frames themselves, in parts where it must; what has arrived is opened where it
-//! lies, a transfer at a time, between which faults are looked at.
+//! A write is taken up in portions: its pages are compressed and kept, or go to blocks of our own, are sealed there and
+//! written. It has ended when all of them have. A read is answered from what is kept, and from below, which brings it to the
+//! frames themselves, in parts where it must; what has arrived is opened where it lies, a transfer at a time, between which
+//! faults are looked at.
 
 mod blocks;
+mod reads;
 mod seals;
+mod sinks;
+mod zip;
 
 use crate::file::{Fd, Part};
 use crate::io::Io;
 use crate::linux::{Setup, TIER_READ, TIER_WRITE};
 use crate::memory::{MapSlice, Zeroable};
 use crate::queue::Queue;
+use crate::remote::Remote;
 use crate::{Errno, process};
 use blocks::{Blocks, Outcome, Owner, PAGES};
 use ream_page::{PAGE_BYTES, Slot, StoreId};
+use ream_stats::{Counters, Ledger, Process};
 use ream_wire::seal::{KEY, PageKey};
 use seals::Seals;
+use zip::{Kept, View, Zip};
 
+/// Most transfers that the tiers have under way beside those they were asked for.
+pub const TIER_BLOCKS: u32 = blocks::BLOCKS as u32;
 /// Stores that are read: the own one, and those of 255 ancestors.
 const STORES: usize = 256;
 /// Pages of writes that are dealt with before other things are looked at.
@@ -29,6 +38,14 @@ const PORTION: u32 = 64;
 pub struct TiersConfig {
     /// Whether pages in files are sealed.
     pub sealed: bool,
+    /// Most bytes of compressed pages, of all processes; 0: none are compressed.
+    pub zip_bytes: u64,
+    /// Whether there is a store below.
+    pub below: bool,
+    /// The account of compressed pages, and this process there.
+    pub ledger: &'static Ledger,
+    /// See `ledger`.
+    pub process: &'static Process,
     /// The number of the own store, which no other process of the session has.
     pub store: u32,
     /// Slots that the store may have.
@@ -39,6 +56,7 @@ pub struct TiersConfig {
 #[derive(Clone, Copy)]
 struct Layer {
     seals: Seals,
+    zip: View,
 }
 
 // SAFETY: integers.
@@ -57,8 +75,18 @@ struct Op {
     pages: u32,
     /// Pages that are there, or have been taken up.
     done: u32,
-    /// Of a read, pages that are being read.
+    /// Of a read, pages that are being read; whether some between them are here; whether that has gone wrong once; what
+    /// had left and what had been written meanwhile.
     part: u32,
+    mixed: bool,
+    again: bool,
+    /// Whether a thread waits for it; whether all of it was here.
+    demand: bool,
+    below: bool,
+    left: u64,
+    passed: u64,
+    /// When it was begun, in microseconds.
+    began: u64,
     /// Of a write, its blocks under way, and how it failed.
     under_way: u32,
     failed: i32,
@@ -70,16 +98,67 @@ struct Op {
 // SAFETY: integers.
 unsafe impl Zeroable for Op {}
 
-/// The store below: files, by the number of their store.
+impl Op {
+    const NONE: Op = Op {
+        store: 0,
+        slot: 0,
+        pages: 0,
+        done: 0,
+        part: 0,
+        mixed: false,
+        again: false,
+        demand: false,
+        below: false,
+        left: 0,
+        passed: 0,
+        began: 0,
+        under_way: 0,
+        failed: 0,
+        address: 0,
+        parts: 0,
+    };
+}
+
+/// The account of compressed pages.
+#[derive(Clone, Copy)]
+struct Room {
+    ledger: &'static Ledger,
+    process: &'static Process,
+}
+
+impl Room {
+    fn acquire(self, bytes: usize) -> bool {
+        let taken = self.process.acquire_zip(self.ledger, bytes as u64);
+        self.process.counters.zip_bytes.raise(self.process.zip_bytes());
+        taken
+    }
+
+    fn give_back(self, bytes: usize) {
+        self.process.give_back_zip(self.ledger, bytes as u64);
+    }
+}
+
+/// The store below: files, by the number of their store, or memory servers.
 pub(crate) struct Below<'a> {
     pub(crate) io: &'a mut Io,
     pub(crate) files: &'a [Fd],
+    pub(crate) remote: Option<&'a mut Remote>,
+    /// Tags from here on are those of blocks.
+    pub(crate) io_limit: u32,
 }
 
 impl Below<'_> {
     /// # Safety
     /// The memory may be overwritten until the end has been told.
-    unsafe fn read(&mut self, tag: u32, store: u32, slot: u32, address: usize, pages: u32) -> Result<(), Errno> {
+    unsafe fn read(
+        &mut self,
+        (tag, demand): (u32, bool),
+        store: u32, slot: u32, address: usize, pages: u32) -> Result<(), Errno> {
+        if let Some(remote) = &mut self.remote {
+            remote.set_waited_for(demand);
+            remote.read(tag, StoreId(store as u8), Slot(slot), address, pages);
+            return Ok(());
+        }
         let file = self.files.get(store as usize).copied().unwrap_or(Fd::NONE);
         let offset = Slot(slot).offset();
         // SAFETY: the caller's promise.
@@ -89,10 +168,22 @@ impl Below<'_> {
     /// # Safety
     /// The parts, and what they name, stay as they are until the end has been told.
     unsafe fn write(&mut self, block: usize, slot: u32, parts: &[Part]) -> Result<(), Errno> {
+        if let Some(remote) = &mut self.remote {
+            remote.write(self.io_limit + block as u32, Slot(slot), parts);
+            return Ok(());
+        }
         let file = self.files.first().copied().unwrap_or(Fd::NONE);
         // SAFETY: the caller's promise.
         unsafe { self.io.write(file, parts, Slot(slot).offset(), TIER_WRITE | block as u64) }
     }
+}
+
+/// What became of a page of a write.
+enum Put {
+    Done,
+    /// It has to wait.
+    Blocked,
+    Failed,
 }
 
 pub(crate) struct Tiers {
@@ -100,7 +191,19 @@ pub(crate) struct Tiers {
     /// The own store's.
     key: Option<PageKey>,
     sealed: bool,
+    zip: Option<Zip>,
+    room: Room,
+    counters: &'static Counters,
+    below: bool,
     ops: MapSlice<Op>,
+    /// Reads that are to be looked at: those that threads wait for, and the others.
+    waited: Queue<u32>,
+    ahead: Queue<u32>,
+    waited_for: bool,
+    /// Pages that passed what is kept here by.
+    passed: u64,
+    /// Until when nothing is sunk, after a failure, in microseconds.
+    rest_until: u64,
     /// The write that is being taken up, and those behind it.
     writing: Option<u32>,
     writes: Queue<u32>,
@@ -130,11 +233,17 @@ impl Tiers {
                 layers
             }
         };
-        let mut own = Layer { seals: Seals::NONE };
+        let mut own = Layer { seals: Seals::NONE, zip: View::NONE };
         if config.sealed {
             let mut bytes = [0; KEY];
             process::random(&mut bytes).map_err(fail("drawing a key for pages"))?;
             own.seals = Seals::new(config.slots, bytes, config.store).map_err(&room)?;
+        }
+        let mut zip = None;
+        if config.zip_bytes > 0 {
+            let (made, view) = Zip::new(config.zip_bytes, config.slots, config.below).map_err(&room)?;
+            own.zip = view;
+            zip = Some(made);
         }
         let key = if config.sealed { own.seals.key() } else { None };
         if let Some(place) = layers.get_mut(0) {
@@ -145,7 +254,16 @@ impl Tiers {
             layers,
             key,
             sealed: config.sealed,
+            zip,
+            room: Room { ledger: config.ledger, process: config.process },
+            counters: &config.process.counters,
+            below: config.below,
             ops: MapSlice::new(ops).map_err(&room)?,
+            waited: Queue::new(ops).map_err(&room)?,
+            ahead: Queue::new(ops).map_err(&room)?,
+            waited_for: false,
+            passed: 0,
+            rest_until: 0,
             writing: None,
             writes: Queue::new(ops).map_err(&room)?,
             arrived: Queue::new(ops).map_err(&room)?,
@@ -166,7 +284,32 @@ impl Tiers {
 
     /// Whether nothing is on its way that was told to be stored.
     pub(crate) fn is_settled(&self) -> bool {
-        self.blocks.is_settled()
+        self.blocks.is_settled() && self.writing.is_none() && self.writes.is_empty()
+    }
+
+    pub(crate) fn set_waited_for(&mut self, on: bool) {
+        self.waited_for = on;
+    }
+
+    /// Nobody needs what a slot holds any more.
+    pub(crate) fn freed(&mut self, slot: Slot) {
+        if let (Some(zip), Some(own)) = (&mut self.zip, self.layers.get_mut(0)) {
+            zip.forget(&mut own.zip, slot.0, self.room);
+        }
+    }
+
+    /// A child is about to be forked, which reads what is kept here: it stays as it is until [`Tiers::thaw`].
+    pub(crate) fn freeze(&mut self) {
+        if let (Some(zip), Some(own)) = (&mut self.zip, self.layers.get(0)) {
+            zip.freeze(&own.zip, self.room);
+        }
+    }
+
+    /// No child is there any more that reads it.
+    pub(crate) fn thaw(&mut self) {
+        if let (Some(zip), Some(own)) = (&mut self.zip, self.layers.get(0)) {
+            zip.thaw(&own.zip, self.room);
+        }
     }
 
     /// Whether there is something to tell or to open.
@@ -178,46 +321,6 @@ impl Tiers {
         self.ended.push((tag, result));
     }
 
-    /// # Safety
-    /// The frames may be overwritten until the end has been told.
-    pub(crate) unsafe fn read(
-        &mut self,
-        tag: u32,
-        store: StoreId,
-        slot: Slot,
-        (address, pages): (usize, u32),
-        below: &mut Below<'_>,
-    ) {
-        let op = Op {
-            store: store.0.into(),
-            slot: slot.0,
-            pages,
-            done: 0,
-            part: 0,
-            under_way: 0,
-            failed: 0,
-            address,
-            parts: 0,
-        };
-        match self.ops.get_mut(tag as usize) {
-            Some(place) => *place = op,
-            None => return self.end(tag, Errno::INVAL.negative()),
-        }
-        self.go_on_reading(tag, below);
-    }
-
-    /// Has the next part of a read brought.
-    fn go_on_reading(&mut self, tag: u32, below: &mut Below<'_>) {
-        let Some(op) = self.ops.get_mut(tag as usize) else { return };
-        op.part = op.pages - op.done;
-        let (store, slot, part) = (op.store, op.slot + op.done, op.part);
-        let address = op.address + op.done as usize * PAGE_BYTES;
-        // SAFETY: the frames are the read's until its end is told.
-        if let Err(error) = unsafe { below.read(tag, store, slot, address, part) } {
-            self.end(tag, error.negative());
-        }
-    }
-
     /// Something has ended below: a block's write, or a read, which is looked at later.
     pub(crate) fn happened(&mut self, written: bool, what: u32, result: i32) {
         if written {
@@ -227,54 +330,16 @@ impl Tiers {
         }
     }
 
-    /// A read has brought something.
-    fn arrive(&mut self, tag: u32, result: i32, below: &mut Below<'_>) {
-        let Some(op) = self.ops.get(tag as usize).copied() else { return };
-        if result == Errno::AGAIN.negative() || result == Errno::INTR.negative() {
-            return self.go_on_reading(tag, below);
-        }
-        let got = op.part.min((result.max(0) as usize / PAGE_BYTES) as u32);
-        if got == 0 {
-            return self.end(tag, if result < 0 { result } else { Errno::IO.negative() });
-        }
-        self.open(&op, got);
-        let Some(place) = self.ops.get_mut(tag as usize) else { return };
-        place.done += got;
-        if place.done == place.pages {
-            self.end(tag, (op.pages as usize * PAGE_BYTES) as i32);
-        } else {
-            self.go_on_reading(tag, below);
-        }
-    }
-
-    /// Opens pages of a read that have arrived. What does not open becomes zeros: it may have been read along for nothing, and
-    /// the pager's hash tells where it was not.
-    fn open(&mut self, op: &Op, pages: u32) {
-        let Some(layer) = self.layers.get(op.store as usize).filter(|_| self.sealed) else { return };
-        let other = if op.store == 0 { None } else { layer.seals.key() };
-        let Some(key) = other.as_ref().or(self.key.as_ref()) else { return };
-        for index in op.done..op.done + pages {
-            let at = core::ptr::with_exposed_provenance_mut::<u8>(op.address + index as usize * PAGE_BYTES);
-            // SAFETY: a frame of the read, whole, which nobody else looks at before its end has been told.
-            let page = unsafe { core::slice::from_raw_parts_mut(at, PAGE_BYTES) };
-            layer.seals.open(key, op.slot + index, page);
-        }
-    }
-
     /// # Safety
     /// List and frames stay as they are until the end has been told.
     pub(crate) unsafe fn write(&mut self, tag: u32, slot: Slot, parts: &[Part]) {
         let bytes: usize = parts.iter().map(|part| part.bytes).sum();
         let op = Op {
-            store: 0,
             slot: slot.0,
             pages: (bytes / PAGE_BYTES) as u32,
-            done: 0,
-            part: 0,
-            under_way: 0,
-            failed: 0,
             address: parts.as_ptr().expose_provenance(),
             parts: parts.len() as u32,
+            ..Op::NONE
         };
         match self.ops.get_mut(tag as usize) {
             Some(place) => *place = op,
@@ -288,23 +353,26 @@ impl Tiers {
         while let Some(number) = self.blocks.due() {
             self.submit(number, below);
         }
-        let Some(tag) = self.writing.take().or_else(|| self.writes.pop()) else { return false };
-        match self.take_up(tag, below) {
-            Some(true) => !self.writes.is_empty(),
-            Some(false) => {
-                self.writing = Some(tag);
-                true
-            }
-            None => {
-                self.writing = Some(tag);
-                false
+        if self.advance_reads(below) {
+            return true;
+        }
+        let mut more = false;
+        if let Some(tag) = self.writing.take().or_else(|| self.writes.pop()) {
+            match self.take_up(tag, below) {
+                Some(true) => more = !self.writes.is_empty(),
+                Some(false) => {
+                    self.writing = Some(tag);
+                    more = true;
+                }
+                None => self.writing = Some(tag),
             }
         }
+        more | self.sink(below)
     }
 
     /// Takes a portion of a write up. `Some(true)`: all has been; `None`: the rest has to wait for blocks.
     fn take_up(&mut self, tag: u32, below: &mut Below<'_>) -> Option<bool> {
-        let op = self.ops.get(tag as usize).copied()?;
+        let Some(op) = self.ops.get(tag as usize).copied() else { return Some(true) };
         let end = op.pages.min(op.done + PORTION);
         // SAFETY: the list and the frames do not change until the end of the write has been told.
         let parts = unsafe {
@@ -316,21 +384,24 @@ impl Tiers {
             let gone = skip.min(part.bytes);
             skip -= gone;
             for at in (part.address + gone..part.address + part.bytes).step_by(PAGE_BYTES) {
-                if done == end || op.failed != 0 {
+                if done == end {
                     break 'parts;
                 }
                 // SAFETY: a frame, whole, in which nobody writes.
                 let page =
                     unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(at), PAGE_BYTES) };
-                if !self.pass(tag, op.slot + done, page, &mut open, below) {
-                    blocked = true;
-                    break 'parts;
+                match self.put(tag, op.slot + done, page, &mut open, below) {
+                    Put::Done => done += 1,
+                    Put::Blocked => {
+                        blocked = true;
+                        break 'parts;
+                    }
+                    Put::Failed => break 'parts,
                 }
-                done += 1;
             }
         }
         self.close(open, below);
-        let place = self.ops.get_mut(tag as usize)?;
+        let Some(place) = self.ops.get_mut(tag as usize) else { return Some(true) };
         place.done = if place.failed == 0 { done } else { place.pages };
         if place.done == place.pages {
             self.settle(tag);
@@ -339,28 +410,61 @@ impl Tiers {
         if blocked { None } else { Some(false) }
     }
 
-    /// Copies a page to a block that goes to the store below. False while none can be had.
-    fn pass(&mut self, tag: u32, slot: u32, page: &[u8], open: &mut Option<usize>, below: &mut Below<'_>) -> bool {
+    /// Keeps a page of a write, or has it go below.
+    fn put(
+        &mut self,
+        tag: u32,
+        slot: u32,
+        page: &[u8],
+        open: &mut Option<usize>,
+        below: &mut Below<'_>,
+    ) -> Put {
+        if let (Some(zip), Some(own)) = (&mut self.zip, self.layers.get_mut(0)) {
+            let kept = zip.keep(&mut own.zip, slot, page, false, self.room);
+            if kept == Kept::Yes {
+                self.counters.zip_kept.add_alone(1);
+                self.counters.zip_kept_bytes.add_alone(zip.last);
+                return Put::Done;
+            }
+            if !self.below {
+                // Waste is squeezed out first, if there is any.
+                if zip.begin() {
+                    return Put::Blocked;
+                }
+                if let Some(op) = self.ops.get_mut(tag as usize) {
+                    op.failed = Errno::NOSPC.negative();
+                }
+                return Put::Failed;
+            }
+        }
+        if !self.pass(Owner::Write(tag), slot, open, below) {
+            return Put::Blocked;
+        }
+        let Some(place) = open.and_then(|number| self.blocks.next(number)) else { return Put::Blocked };
+        place.copy_from_slice(page);
+        if let (Some(zip), Some(own)) = (&mut self.zip, self.layers.get_mut(0)) {
+            zip.forget(&mut own.zip, slot, self.room);
+            self.counters.zip_passed.add_alone(1);
+        }
+        self.passed += 1;
+        Put::Done
+    }
+
+    /// Has `open` be a block in which a slot comes next. False while there is none.
+    fn pass(&mut self, owner: Owner, slot: u32, open: &mut Option<usize>, below: &mut Below<'_>) -> bool {
         let room = |blocks: &Blocks, number: usize| {
             blocks.list.get(number).is_some_and(|block| block.pages < PAGES && block.slot + block.pages == slot)
         };
-        let number = match *open {
-            Some(number) if room(&self.blocks, number) => number,
-            full => {
-                self.close(full, below);
-                *open = None;
-                // Two writes of a slot at once would end in any order.
-                if self.blocks.touches(slot) {
-                    return false;
-                }
-                let Some(number) = self.blocks.take(Owner::Write(tag), slot) else { return false };
-                *open = Some(number);
-                number
-            }
-        };
-        let Some(place) = self.blocks.next(number) else { return false };
-        place.copy_from_slice(page);
-        true
+        if open.is_some_and(|number| room(&self.blocks, number)) {
+            return true;
+        }
+        self.close(open.take(), below);
+        // Two writes of a slot at once would end in any order.
+        if self.blocks.touches(slot) {
+            return false;
+        }
+        *open = self.blocks.take(owner, slot);
+        open.is_some()
     }
 
     /// Has a filled block sealed and written.
@@ -371,9 +475,10 @@ impl Tiers {
         if block.pages == 0 {
             return;
         }
-        let Owner::Write(tag) = block.owner;
-        if let Some(op) = self.ops.get_mut(tag as usize) {
-            op.under_way += 1;
+        if let Owner::Write(tag) = block.owner {
+            if let Some(op) = self.ops.get_mut(tag as usize) {
+                op.under_way += 1;
+            }
         }
         if let (Some(key), Some(layer)) = (&self.key, self.layers.get_mut(0)) {
             for index in 0..block.pages {
@@ -397,14 +502,18 @@ impl Tiers {
 
     fn block_ended(&mut self, number: usize, result: i32) {
         let Outcome::Ended(block, failed) = self.blocks.ended(number, result) else { return };
-        let Owner::Write(tag) = block.owner;
-        if let Some(op) = self.ops.get_mut(tag as usize) {
-            op.under_way -= 1;
-            if failed != 0 {
-                op.failed = failed;
+        match block.owner {
+            Owner::Write(tag) => {
+                if let Some(op) = self.ops.get_mut(tag as usize) {
+                    op.under_way -= 1;
+                    if failed != 0 {
+                        op.failed = failed;
+                    }
+                }
+                self.settle(tag);
             }
+            Owner::Segment(number) => self.sank(number, block.slot, block.pages, failed == 0),
         }
-        self.settle(tag);
     }
 
     /// Ends a write of which nothing is left to do.

@@ -363,6 +363,7 @@ impl Pager {
                 }
                 if progress == Progress::Done {
                     shard.freeze();
+                    shard.machine_mut().freeze();
                     fork::publish(shard.machine());
                 }
                 progress
@@ -414,6 +415,7 @@ impl Pager {
         }
         if self.shard.is_frozen() && !fork::leased() {
             self.shard.thaw();
+            self.shard.machine_mut().thaw();
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) const PAGES: u32 = 64;
 pub(super) enum Owner {
     /// A write, by its tag.
     Write(u32),
+    /// A segment of compressed memory that is being emptied.
+    Segment(u32),
 }
 
 #[derive(Clone, Copy)]
@@ -55,6 +57,16 @@ impl Blocks {
     /// Whether none is in use.
     pub(super) fn is_settled(&self) -> bool {
         self.list.iter().all(|block| block.pages == 0)
+    }
+
+    /// Whether pages are on their way that come from writes, not from compressed memory.
+    pub(super) fn writes(&self) -> bool {
+        self.list.iter().any(|block| block.pages > 0 && matches!(block.owner, Owner::Write(_)))
+    }
+
+    /// How many are free.
+    pub(super) fn free(&self) -> usize {
+        self.list.iter().filter(|block| block.pages == 0).count()
     }
 
     /// Whether a slot is on its way.
