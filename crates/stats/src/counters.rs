@@ -142,18 +142,22 @@ counters! {
     server_losses: Sum,
     /// Pages copied again to another memory server, or to the local copy, after such a loss.
     pages_copied_again: Sum,
-    /// Reads that were answered from compressed memory alone, and their pages and time.
+    /// Reads that were answered from compressed memory alone, and their pages.
     zip_reads: Sum,
     /// See `zip_reads`.
     zip_pages: Sum,
-    /// See `zip_reads`; microseconds, added over reads.
-    zip_read_us: Sum,
-    /// Reads that the store below compressed memory had to answer, and their pages and time.
+    /// Those of them that threads waited for, and how long those took, in microseconds, added up.
+    zip_waited: Sum,
+    /// See `zip_waited`.
+    zip_waited_us: Sum,
+    /// Reads that the store below compressed memory had to answer, and their pages.
     below_reads: Sum,
     /// See `below_reads`.
     below_pages: Sum,
-    /// See `below_reads`; microseconds, added over reads.
-    below_read_us: Sum,
+    /// Those of them that threads waited for, and how long those took, in microseconds, added up.
+    below_waited: Sum,
+    /// See `below_waited`.
+    below_waited_us: Sum,
     /// Pages that were compressed, and what became of them in bytes.
     zip_kept: Sum,
     /// See `zip_kept`.

@@ -26,13 +26,15 @@ impl Tiers<'_> {
         (config.zip_bytes > 0).then_some(Tiers { counters, below })
     }
 
-    /// Name, reads answered, thousandths of all reads, and microseconds of one.
+    /// Name, reads answered, thousandths of all reads, and microseconds of one that a thread waits for.
     fn each(&self) -> impl Iterator<Item = (&'static str, u64, u64, u64)> + '_ {
         let (zip, below) = (self.counters.zip_reads.get(), self.counters.below_reads.get());
         let part = move |reads: u64| (reads * 1000).checked_div(zip + below).unwrap_or(0);
         let mean = |us: u64, reads: u64| us.checked_div(reads).unwrap_or(0);
-        let first = ("zip", zip, part(zip), mean(self.counters.zip_read_us.get(), zip));
-        let second = self.below.map(|name| (name, below, part(below), mean(self.counters.below_read_us.get(), below)));
+        let counters = self.counters;
+        let first = ("zip", zip, part(zip), mean(counters.zip_waited_us.get(), counters.zip_waited.get()));
+        let us = mean(counters.below_waited_us.get(), counters.below_waited.get());
+        let second = self.below.map(|name| (name, below, part(below), us));
         core::iter::once(first).chain(second)
     }
 
@@ -43,7 +45,11 @@ impl Tiers<'_> {
     pub fn write_text(&self, before: &str, out: &mut dyn Write) -> fmt::Result {
         let counters = self.counters;
         for (name, reads, part, us) in self.each() {
-            write!(out, "{before}{name}: answered {} % of reads ({reads}), {us} us each", part / 10)?;
+            write!(
+                out,
+                "{before}{name}: answered {} % of reads ({reads}), {us} us each that is waited for",
+                part / 10
+            )?;
             if name == "zip" {
                 let (kept, bytes) = (counters.zip_kept.get() * PAGE, counters.zip_kept_bytes.get());
                 write!(out, "; {} became {}", show_size(kept), show_size(bytes))?;
@@ -81,9 +87,11 @@ mod tests {
     fn shares_and_means() {
         let counters = Counters::default();
         counters.zip_reads.add(3);
-        counters.zip_read_us.add(30);
+        counters.zip_waited.add(2);
+        counters.zip_waited_us.add(20);
         counters.below_reads.add(1);
-        counters.below_read_us.add(200);
+        counters.below_waited.add(1);
+        counters.below_waited_us.add(200);
         counters.zip_kept.add(1024);
         counters.zip_kept_bytes.add(1 << 20);
         assert!(Tiers::of(&Config::new(), &counters).is_none());
@@ -94,8 +102,8 @@ mod tests {
         tiers.write_json(&mut json).unwrap();
         assert_eq!(
             text,
-            "ream: tier zip: answered 75 % of reads (3), 10 us each; 4 MiB became 1 MiB, 0 B passed by, 0 B sank, 0 B rose\n\
-             ream: tier file: answered 25 % of reads (1), 200 us each\n"
+            "ream: tier zip: answered 75 % of reads (3), 10 us each that is waited for; 4 MiB became 1 MiB, 0 B passed by, 0 B sank, 0 B rose\n\
+             ream: tier file: answered 25 % of reads (1), 200 us each that is waited for\n"
         );
         assert_eq!(
             json,

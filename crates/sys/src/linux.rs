@@ -477,7 +477,8 @@ impl Machine for LinuxMachine {
             return self.end(tag, Errno::FAULT.negative());
         };
         if let Some(tiers) = &mut self.tiers {
-            let mut below = Below { io: &mut self.io, files: &self.stores, remote: self.remote.as_mut(), io_limit: self.io_limit };
+            let mut below =
+                Below { io: &mut self.io, files: &self.stores, remote: self.remote.as_mut(), io_limit: self.io_limit };
             // SAFETY: the frames are the pager's, and left alone until the event has been reported.
             return unsafe { tiers.read(tag, store, slot, (address, pages), &mut below) };
         }
@@ -561,7 +562,12 @@ impl Machine for LinuxMachine {
         let mut nothing = self.ended.is_empty() && !self.inbox.waiting();
         let mut wait = wait;
         if let Some(tiers) = &mut self.tiers {
-            nothing &= !tiers.advance(&mut Below { io: &mut self.io, files: &self.stores, remote: self.remote.as_mut(), io_limit: self.io_limit }) && !tiers.has_ended();
+            nothing &= !tiers.advance(&mut Below {
+                io: &mut self.io,
+                files: &self.stores,
+                remote: self.remote.as_mut(),
+                io_limit: self.io_limit,
+            }) && !tiers.has_ended();
         }
         if let Some(remote) = &mut self.remote {
             let more = remote.advance(&mut self.io, &self.stores);

@@ -153,7 +153,11 @@ impl Below<'_> {
     unsafe fn read(
         &mut self,
         (tag, demand): (u32, bool),
-        store: u32, slot: u32, address: usize, pages: u32) -> Result<(), Errno> {
+        store: u32,
+        slot: u32,
+        address: usize,
+        pages: u32,
+    ) -> Result<(), Errno> {
         if let Some(remote) = &mut self.remote {
             remote.set_waited_for(demand);
             remote.read(tag, StoreId(store as u8), Slot(slot), address, pages);
@@ -411,14 +415,7 @@ impl Tiers {
     }
 
     /// Keeps a page of a write, or has it go below.
-    fn put(
-        &mut self,
-        tag: u32,
-        slot: u32,
-        page: &[u8],
-        open: &mut Option<usize>,
-        below: &mut Below<'_>,
-    ) -> Put {
+    fn put(&mut self, tag: u32, slot: u32, page: &[u8], open: &mut Option<usize>, below: &mut Below<'_>) -> Put {
         if let (Some(zip), Some(own)) = (&mut self.zip, self.layers.get_mut(0)) {
             let kept = zip.keep(&mut own.zip, slot, page, false, self.room);
             if kept == Kept::Yes {

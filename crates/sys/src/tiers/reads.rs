@@ -97,12 +97,17 @@ impl Tiers {
         }
         if op.done == op.pages {
             let (pages, us) = (op.pages, process::now_us().saturating_sub(op.began));
-            if op.below {
-                self.counters.below_read_us.add_alone(us);
+            let counters = self.counters;
+            let (waited, waited_us) = if op.below {
+                (&counters.below_waited, &counters.below_waited_us)
             } else {
-                self.counters.zip_reads.add_alone(1);
-                self.counters.zip_pages.add_alone(pages.into());
-                self.counters.zip_read_us.add_alone(us);
+                counters.zip_reads.add_alone(1);
+                counters.zip_pages.add_alone(pages.into());
+                (&counters.zip_waited, &counters.zip_waited_us)
+            };
+            if op.demand {
+                waited.add_alone(1);
+                waited_us.add_alone(us);
             }
             self.end(tag, (pages as usize * PAGE_BYTES) as i32);
             return true;
@@ -159,7 +164,11 @@ impl Tiers {
             self.complete(&op, got);
         }
         if self.zip.is_some() {
-            if op.demand { self.waited.push(tag) } else { self.ahead.push(tag) };
+            if op.demand {
+                self.waited.push(tag)
+            } else {
+                self.ahead.push(tag)
+            };
         } else if op.done + got == op.pages {
             self.end(tag, (op.pages as usize * PAGE_BYTES) as i32);
         } else {

@@ -77,9 +77,7 @@ impl View {
             return None;
         }
         // SAFETY: within the pool, which is mapped for ever; nobody writes to it meanwhile.
-        Some(unsafe {
-            core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(self.pool + place), count)
-        })
+        Some(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<u8>(self.pool + place), count) })
     }
 
     /// Slot and compressed page at a place.
