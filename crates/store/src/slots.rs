@@ -403,7 +403,7 @@ mod tests {
         let taken: Vec<Slot> = (0..120).map(|_| slots.take(512).unwrap().0).collect();
         let free = |slots: &mut Slots, some: &[Slot]| {
             for segment in some {
-                (0..512).for_each(|index| slots.free(segment.plus(index)));
+                (0..512).for_each(|index| _ = slots.free(segment.plus(index)));
             }
         };
         free(&mut slots, &taken[..30]);

@@ -2,6 +2,7 @@
 //! Made, used and dropped by one pager thread, in that thread's own descriptor table.
 
 mod completions;
+mod layered;
 
 use crate::copier;
 use crate::digest::Key;
@@ -18,7 +19,7 @@ use crate::process;
 use crate::queue::Queue;
 use crate::remote::{Bequest, News, Remote, RemoteConfig};
 use crate::staging::Staging;
-use crate::tiers::{Below, Inheritance, Tiers, TiersConfig};
+use crate::tiers::{Below, Inheritance, Tiers};
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
@@ -183,16 +184,6 @@ impl LinuxMachine {
         }
     }
 
-    /// Seals pages on their way to the store. In a forked child with what it `inherits` of its parent, whose store is
-    /// that one from now on.
-    ///
-    /// # Errors
-    /// What failed.
-    pub fn interpose(&mut self, config: &TiersConfig, inherits: Option<(Inheritance, StoreId)>) -> Result<(), Setup> {
-        self.tiers = Some(Tiers::new(config, self.io_limit, inherits)?);
-        Ok(())
-    }
-
     /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers, and
     /// otherwise.
     pub fn bequeath(&mut self) -> (Option<Bequest>, Option<Inheritance>) {
@@ -224,11 +215,6 @@ impl LinuxMachine {
         self.remote.as_ref().and_then(Remote::forged)
     }
 
-    /// Whether pages of the store's file are sealed.
-    pub fn seals_files(&self) -> bool {
-        self.tiers.as_ref().is_some_and(Tiers::is_sealed)
-    }
-
     /// How the userfaultfd was obtained.
     pub fn access(&self) -> Access {
         self.inbox.uffd.access
@@ -250,38 +236,6 @@ impl LinuxMachine {
         // Our own, and those of ancestors: for the program's children.
         self.stores.iter().filter(|store| **store != Fd::NONE).for_each(|store| file::open_to_all(*store));
         Some(rights.assume())
-    }
-
-    /// The end of a transfer that is to be told next.
-    fn next_ended(&mut self) -> Option<(u32, i32)> {
-        let ended = self.ended.pop();
-        if ended.is_some() {
-            return ended;
-        }
-        let Some(tiers) = &mut self.tiers else { return self.remote.as_mut().and_then(Remote::pop_ended) };
-        // What memory servers have done, they have done for the tiers; numbers behind those of transfers are blocks.
-        while let Some((tag, result)) = self.remote.as_mut().and_then(Remote::pop_ended) {
-            match tag.checked_sub(self.io_limit) {
-                None => tiers.happened(false, tag, result),
-                Some(block) => tiers.happened(true, block, result),
-            }
-        }
-        let (remote, io_limit) = (self.remote.as_mut(), self.io_limit);
-        tiers.pop_ended(&mut Below { io: &mut self.io, files: &self.stores, remote, io_limit })
-    }
-
-    /// A child is about to be forked: what it reads stays as it is until [`LinuxMachine::thaw`].
-    pub fn freeze(&mut self) {
-        if let Some(tiers) = &mut self.tiers {
-            tiers.freeze();
-        }
-    }
-
-    /// No child is there any more that reads what was frozen.
-    pub fn thaw(&mut self) {
-        if let Some(tiers) = &mut self.tiers {
-            tiers.thaw();
-        }
     }
 
     /// Room for every tag; a full queue means that a tag was used twice.
