@@ -25,6 +25,7 @@ pub struct Run {
     memory: Option<u64>,
     under_ream: bool,
     store: Option<PathBuf>,
+    zip: Option<u64>,
     ream: PathBuf,
     user: Option<u32>,
     directory: Option<PathBuf>,
@@ -43,6 +44,7 @@ impl Run {
             memory: None,
             under_ream: false,
             store: None,
+            zip: None,
             ream: ream_binary(),
             user: None,
             directory: None,
@@ -90,6 +92,12 @@ impl Run {
     /// Uses this store directory in place of one made for the run.
     pub fn store(mut self, directory: &Path) -> Run {
         self.store = Some(directory.to_owned());
+        self
+    }
+
+    /// Puts so many MiB of compressed memory above its store.
+    pub fn zip(mut self, mebibytes: u64) -> Run {
+        self.zip = Some(mebibytes);
         self
     }
 
@@ -155,6 +163,9 @@ impl Run {
                 command.arg("run");
                 if let Some(mebibytes) = memory {
                     command.arg("--memory").arg(format!("{mebibytes}M"));
+                }
+                if let Some(mebibytes) = self.zip {
+                    command.arg("--store").arg(format!("zip:{mebibytes}M"));
                 }
                 command.arg("--store").arg(self.store.as_ref().unwrap_or(&own_store));
                 command.arg(format!("--summary={}", summary.display()));

@@ -20,7 +20,7 @@ _ream() {
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --replicas --spill --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --pager-cpus --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --encrypt --replicas --spill --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --pager-cpus --help -h" words="" ;;
         doctor) options="--store -s --replicas --spill --key --servers --insecure --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;

@@ -20,6 +20,7 @@ complete -c ream -n "not __fish_seen_subcommand_from $commands" -a help -d 'expl
 complete -c ream -n "__fish_seen_subcommand_from run" -s m -l memory -x -a 'auto 25% 50% 75% 90% 1G 4G 16G 64G' -d 'RAM that the program\'s data may take'
 complete -c ream -n "__fish_seen_subcommand_from run" -s s -l store -x -a '(__fish_complete_directories)' -d 'where pages go that do not fit; may be repeated'
 complete -c ream -n "__fish_seen_subcommand_from run" -l store-limit -x -d 'most that the store may take'
+complete -c ream -n "__fish_seen_subcommand_from run" -l encrypt -d 'encrypt what goes to the store on disk'
 complete -c ream -n "__fish_seen_subcommand_from run" -l replicas -x -d 'memory servers that each page is written to'
 complete -c ream -n "__fish_seen_subcommand_from run" -l spill -x -d 'write a copy of what goes to memory servers to a local disk'
 complete -c ream -n "__fish_seen_subcommand_from run" -l store-deadline -x -d 'longest that a memory server may take to answer'

@@ -155,6 +155,15 @@ pub fn candidates(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsStrin
     list
 }
 
+/// Where there is compressed memory only: how much comes into it is not known beforehand, so that many slots.
+pub fn compressed(settings: &Settings) -> Place {
+    let limit = settings.zip.saturating_mul(MOST_RATIO).min(settings.store_limit.unwrap_or(u64::MAX));
+    Place { directory: PathBuf::from(format!("zip:{}", settings.zip)), limit }
+}
+
+/// How much smaller pages become at most.
+const MOST_RATIO: u64 = 64;
+
 /// Chooses the first candidate that can hold a store. Whoever was named by the user and passed over is reported
 /// through `warn`.
 ///

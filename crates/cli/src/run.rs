@@ -296,6 +296,7 @@ fn session_for(
     let spill = spill.transpose()?;
     let place = match &leased {
         Some(leased) => leased.place(settings, spill.as_ref()),
+        None if settings.zip_alone => place::compressed(settings),
         None => place::choose(settings, &variable, &mut |line| log.warn(&line))?,
     };
     let mut config = configuration(settings, budget, &place)?;
@@ -372,9 +373,20 @@ fn become_program(file: &Path, arguments: &[OsString], environment: Vec<(OsStrin
 /// The budget in bytes.
 fn budget(settings: &Settings, machine: &Machine, log: &Log) -> Result<u64, Failure> {
     let asked = match settings.memory {
-        Memory::Auto => machine.automatic(),
+        Memory::Auto => machine.automatic().saturating_sub(settings.zip),
         memory => memory.of(machine.most()).unwrap_or(0),
     };
+    if settings.zip > 0 {
+        // Compressed pages are beside the budget.
+        let most = machine.cap().map_or(machine.total, |cap| cap.min(machine.total));
+        if settings.zip.saturating_add(asked) > most {
+            let (zip, asked) = (show_size(settings.zip), show_size(asked));
+            return Err(Failure::new(format!(
+                "--store zip: {zip} beside a budget of {asked} is more than the {} that there is here; give less for one of them",
+                show_size(most)
+            )));
+        }
+    }
     let refuse = |why: String| {
         let given = settings.memory_given.as_ref();
         let option = given.map_or_else(|| "--memory".into(), |given| given.to_string());
@@ -428,6 +440,9 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.threshold_bytes = settings.threshold;
     config.store_limit_bytes = place.limit;
     config.store_directory = text("--store", &place.directory)?;
+    config.encrypt = settings.encrypt.into();
+    config.zip_bytes = settings.zip;
+    config.zip_alone = settings.zip_alone.into();
     config.engine = settings.engine;
     config.io = settings.io;
     config.fetch = settings.fetch;

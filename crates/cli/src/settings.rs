@@ -80,6 +80,12 @@ pub struct Settings {
     pub replicas: u32,
     /// Directory of a local copy of what is at memory servers.
     pub spill: Option<PathBuf>,
+    /// Bytes of compressed pages in RAM above the store; 0: none.
+    pub zip: u64,
+    /// Whether there is nothing below them.
+    pub zip_alone: bool,
+    /// Whether pages in the store's file are encrypted.
+    pub encrypt: bool,
     /// Seconds that it may take to answer.
     pub store_deadline: u32,
     /// File of the own key, where it is not in its usual place.
@@ -134,6 +140,8 @@ pub struct Settings {
 
 /// Smallest threshold, in bytes.
 const THRESHOLD_LEAST: u64 = 64 << 10;
+/// Least of compressed memory, in bytes: eight segments.
+const ZIP_LEAST: u64 = 16 << 20;
 
 impl Settings {
     /// Settles the options of `command`: `flags` as given, then the variables, then what files give, the first of them
@@ -155,6 +163,9 @@ impl Settings {
             memory_servers: Vec::new(),
             replicas: 1,
             spill: None,
+            zip: 0,
+            zip_alone: false,
+            encrypt: false,
             store_deadline: 30,
             key: None,
             servers: None,
@@ -185,9 +196,24 @@ impl Settings {
             settings.memory = parse_memory(given.word()?).map_err(|error| given.refuse(error))?;
             settings.memory_given = Some(given);
         }
-        let stores = layers.all("store");
+        let mut stores = layers.all("store");
+        if let Some(mut given) = stores.first().filter(|given| given.zip().is_some()).cloned() {
+            settings.stores_given = Some(given.clone());
+            stores.remove(0);
+            // In the environment a colon comes next, and what is below.
+            let text = given.zip().unwrap_or_default().to_owned();
+            if let (Source::Environment, Some((size, rest))) = (&given.source, text.split_once(':')) {
+                stores.push(Given { text: Some(rest.into()), ..given.clone() });
+                given.text = Some(format!("zip:{size}").into());
+            }
+            settings.zip = given.zip_size()?;
+        }
+        settings.zip_alone = settings.zip > 0 && stores.is_empty();
         for given in &stores {
             let text = given.text.clone().unwrap_or_default();
+            if given.zip().is_some() {
+                return Err(given.refuse("compressed memory can be the first tier only, and once"));
+            }
             let servers = given.servers(&text)?;
             if !servers.is_empty() {
                 if stores.len() > 1 {
@@ -206,8 +232,11 @@ impl Settings {
                 settings.stores.push(given.directory(&part)?);
             }
         }
-        settings.stores_given = stores.into_iter().next();
+        if let Some(given) = stores.into_iter().next() {
+            settings.stores_given = Some(given);
+        }
         settings.settle_copies(layers.last("replicas"), layers.last("spill"))?;
+        settings.settle_encryption(layers.last("encrypt"))?;
         for (name, place) in [("key", &mut settings.key), ("servers", &mut settings.servers)] {
             if let Some(given) = layers.last(name) {
                 *place = Some(given.path(given.text.as_deref().unwrap_or_default())?);
@@ -302,6 +331,23 @@ impl Settings {
         let from_file = |given: &Given| matches!(given.source, Source::File(_) | Source::Program(..));
         settings.from_files = options_of(command).flat_map(|spec| layers.all(spec.name)).filter(from_file).collect();
         Ok(settings)
+    }
+
+    /// Whether what lies on disk is encrypted.
+    fn settle_encryption(&mut self, encrypt: Option<Given>) -> Result<(), Failure> {
+        let Some(given) = encrypt else { return Ok(()) };
+        let wanted = given.switch()?;
+        self.encrypt = wanted && self.memory_servers.is_empty();
+        if wanted && self.spill.is_some() {
+            return Err(given.refuse("the local copy (--spill) cannot be encrypted; give one of the two"));
+        }
+        if wanted && self.zip_alone {
+            return Err(given.refuse("for a store on disk; compressed pages stay in RAM"));
+        }
+        if wanted && !self.encrypt && given.source == Source::Flag {
+            return Err(given.refuse("for a store on disk; what goes to memory servers is encrypted in any case"));
+        }
+        Ok(())
     }
 
     /// How many copies of a page there are to be, and where.
@@ -410,6 +456,18 @@ impl Given {
             None => Ok(true),
             Some(_) => self.yes_or_no().ok_or_else(|| self.refuse("not yes or no")),
         }
+    }
+    /// What follows `zip:`, if it begins like that.
+    fn zip(&self) -> Option<&str> {
+        self.text.as_ref()?.to_str()?.strip_prefix("zip:")
+    }
+    /// The size of compressed memory.
+    fn zip_size(&self) -> Result<u64, Failure> {
+        let bytes = ream_options::parse_size(self.zip().unwrap_or_default()).map_err(|error| self.refuse(error))?;
+        if bytes < ZIP_LEAST {
+            return Err(self.refuse("too little to work with; give at least 16M"));
+        }
+        Ok(bytes)
     }
     fn place_of(&self, word: &str, words: &[&str]) -> Result<u32, Failure> {
         match words.iter().position(|one| *one == word) {

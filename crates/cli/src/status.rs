@@ -2,6 +2,7 @@
 
 mod regions;
 mod servers;
+mod tiers;
 pub mod tlb;
 
 use crate::doctor::quoted;
@@ -32,6 +33,8 @@ struct Process {
     ours: bool,
     /// Memory servers of its session.
     servers: Option<servers::Servers>,
+    /// The tiers of its store, as text and as JSON.
+    tiers: Option<(String, String)>,
 }
 
 impl Process {
@@ -101,7 +104,8 @@ fn look(id: u32) -> std::io::Result<Process> {
     let ours = smaps.contains("/libream.so");
     let span = |file: &str| crate::elf::span(&fs::File::open(format!("/proc/{id}/root{file}")).ok()?);
     let servers = if ours { servers::of(id) } else { None };
-    Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours, servers })
+    let tiers = if ours { tiers::of(id) } else { None };
+    Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours, servers, tiers })
 }
 
 /// Where a thread's stack ends, while it sleeps in a system call.
@@ -169,7 +173,8 @@ fn as_text(process: &Process) -> String {
         }
     }
     let servers = process.servers.as_ref().map(servers::Servers::text).unwrap_or_default();
-    headline(process) + &table(&rows) + &servers + &tlb_text(process)
+    let tiers = process.tiers.as_ref().map(|(text, _)| text.as_str()).unwrap_or_default();
+    headline(process) + &table(&rows) + &servers + tiers + &tlb_text(process)
 }
 
 /// Rows with the first and last column to the left, the others to the right.
@@ -254,6 +259,9 @@ fn process_json(process: &Process, whole: bool) -> String {
             number(misses.map(|misses| misses.0)),
             number(misses.map(|misses| misses.1)),
         );
+    }
+    if let Some((_, json)) = &process.tiers {
+        text += &format!(",\n  \"tiers\": {json}");
     }
     if let Some(servers) = &process.servers {
         text += &format!(",\n  {}", servers.json());

@@ -1,4 +1,5 @@
-//! The options that say how many copies of a page there are where memory servers are the store.
+//! The options that say how pages are stored: how many copies there are where memory servers are the store, and whether
+//! those on disk are encrypted.
 
 use crate::spec::{Kind, Spec};
 use crate::table::PLAIN;
@@ -30,6 +31,17 @@ pub(crate) const SPILL: Spec = Spec {
     variable: "REAM_SPILL",
     in_file: true,
     commands: COMMANDS,
+    ..PLAIN
+};
+
+pub(crate) const ENCRYPT: Spec = Spec {
+    name: "encrypt",
+    help: "encrypt what goes to the store on disk",
+    long: "Encrypts each page on its way to the store's file, with a key that each process draws and never shows, and \
+           notices when the file was changed, or pages in it were exchanged or set back: then the program is stopped. \
+           What goes to memory servers is encrypted without this, too; a local copy (--spill) is not.",
+    variable: "REAM_ENCRYPT",
+    in_file: true,
     ..PLAIN
 };
 

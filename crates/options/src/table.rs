@@ -46,7 +46,7 @@ pub const OPTIONS: &[Spec] = &[
         name: "store",
         short: Some('s'),
         kind: Kind::Directories,
-        value: "DIRECTORY|tcp://HOST:PORT,...",
+        value: "DIRECTORY|tcp://HOST:PORT,...|zip:SIZE",
         help: "where pages go that do not fit; may be repeated",
         long: "Directory on a local disk in which the store lies: a file without a name, readable by nobody else, \
                that vanishes with the program. When given several times, the first that can be used is. By default \
@@ -55,7 +55,10 @@ pub const OPTIONS: &[Spec] = &[
                tcp://HOST:PORT: the memory of another machine, on which ream serve runs. Both sides show who they are \
                (--key, --servers), and pages are sealed here: the server can neither read nor change them. With several \
                servers, separated by commas, each page goes to two (--replicas), or to one and to a local disk \
-               (--spill): then any of them can be lost. With one alone its loss stops the program.",
+               (--spill): then any of them can be lost. With one alone its loss stops the program.\n\n\
+               zip:SIZE, given first: SIZE of RAM beside --memory that holds pages compressed (lz4). Pages that can be \
+               compressed go there; those that were not used for long sink to the --store given next, a directory or \
+               memory servers, where others go at once. With nothing below, the program is stopped when it is full.",
         variable: "REAM_STORE",
         in_file: true,
         commands: &["run", "doctor"],
@@ -74,6 +77,7 @@ pub const OPTIONS: &[Spec] = &[
         in_file: true,
         ..PLAIN
     },
+    copies::ENCRYPT,
     copies::REPLICAS,
     copies::SPILL,
     copies::DEADLINE,

@@ -146,7 +146,8 @@ impl<M: Machine> Shard<M> {
 
     /// No process reads our frozen slots any more.
     pub fn thaw(&mut self) {
-        self.slots.thaw();
+        let machine = &mut self.machine;
+        self.slots.thaw(&mut |slot| machine.freed(slot));
         self.store_full = None;
     }
 

@@ -370,7 +370,12 @@ impl<M: Machine> Shard<M> {
 
     /// A slot holds nothing, since writing it failed: free again if only space was missing, else out of service.
     fn unwritten(&mut self, slot: Slot, errno: Errno) {
-        if is_full(errno) { self.slots.free(slot) } else { self.slots.abandon(slot) }
+        self.machine.freed(slot);
+        if is_full(errno) {
+            self.slots.free(slot);
+        } else {
+            self.slots.abandon(slot);
+        }
     }
 
     /// A write failed for good: the pages stay in memory, without slots.

@@ -370,7 +370,9 @@ impl<M: Machine> Shard<M> {
     /// Lets go of a slot of our own store.
     pub(crate) fn free_slot(&mut self, slot: Option<(Slot, StoreId)>) {
         if let Some((slot, StoreId::OWN)) = slot {
-            self.slots.free(slot);
+            if self.slots.free(slot) {
+                self.machine.freed(slot);
+            }
             self.store_full = None;
         }
     }

@@ -276,8 +276,12 @@ pub struct Config {
     pub next: u32,
     /// How long nothing happens before a rank more may compute, in milliseconds.
     pub patience_ms: u32,
-    /// Room for later settings; zero.
-    pub spare: [u32; 2],
+    /// RAM for compressed pages of all processes, in bytes; 0: pages are not compressed.
+    pub zip_bytes: u64,
+    /// 1: there is nothing below the compressed pages.
+    pub zip_alone: u32,
+    /// 1: pages in store files are sealed.
+    pub encrypt: u32,
     /// The memory servers that are the store, if they are; those that there are come first.
     pub remotes: [Remote; SERVERS],
     /// Memory servers that each page is written to.
@@ -323,7 +327,9 @@ impl Config {
             ranks_at_once: 0,
             next: 0,
             patience_ms: 10_000,
-            spare: [0; 2],
+            zip_bytes: 0,
+            zip_alone: 0,
+            encrypt: 0,
             remotes: [Remote::NONE; SERVERS],
             replicas: 1,
             spill: 0,

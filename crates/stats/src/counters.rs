@@ -142,6 +142,34 @@ counters! {
     server_losses: Sum,
     /// Pages copied again to another memory server, or to the local copy, after such a loss.
     pages_copied_again: Sum,
+    /// Reads that were answered from compressed memory alone, and their pages.
+    zip_reads: Sum,
+    /// See `zip_reads`.
+    zip_pages: Sum,
+    /// Those of them that threads waited for, and how long those took, in microseconds, added up.
+    zip_waited: Sum,
+    /// See `zip_waited`.
+    zip_waited_us: Sum,
+    /// Reads that the store below compressed memory had to answer, and their pages.
+    below_reads: Sum,
+    /// See `below_reads`.
+    below_pages: Sum,
+    /// Those of them that threads waited for, and how long those took, in microseconds, added up.
+    below_waited: Sum,
+    /// See `below_waited`.
+    below_waited_us: Sum,
+    /// Pages that were compressed, and what became of them in bytes.
+    zip_kept: Sum,
+    /// See `zip_kept`.
+    zip_kept_bytes: Sum,
+    /// Pages that passed compressed memory by: not compressible, or there was no room just then.
+    zip_passed: Sum,
+    /// Pages that went from compressed memory to the store below.
+    zip_sunk: Sum,
+    /// Pages read from below that came to compressed memory, since they were read again and again.
+    zip_risen: Sum,
+    /// Most bytes of compressed memory that one process had.
+    zip_bytes: Most,
     /// Processes that the pager took over.
     engagements: Sum,
     /// Forks of a process that was being paged.

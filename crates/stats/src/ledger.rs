@@ -17,6 +17,8 @@ pub struct Ledger {
     engaged: AtomicU32,
     managed_pages: AtomicI64,
     peak_managed: AtomicU64,
+    /// Bytes that may still be taken for compressed pages.
+    zip_free: AtomicI64,
 }
 
 /// Most pages of a budget that may be pinned: a quarter of it, and 16 MiB, are kept for what can be paged, which needs room
@@ -39,6 +41,21 @@ impl Ledger {
     /// The part of the budget that serves memory which can be paged: all but what is pinned.
     pub fn total_pages(&self) -> u64 {
         self.total_pages.load(SeqCst)
+    }
+    pub(crate) fn set_zip(&self, bytes: u64) {
+        self.zip_free.store(bytes as i64, SeqCst);
+    }
+    /// Takes bytes for compressed pages: all of them, or none (false).
+    pub(crate) fn take_zip(&self, bytes: u64) -> bool {
+        let enough = |free: i64| free.checked_sub_unsigned(bytes).filter(|rest| *rest >= 0);
+        self.zip_free.fetch_update(SeqCst, SeqCst, enough).is_ok()
+    }
+    pub(crate) fn put_zip(&self, bytes: u64) {
+        self.zip_free.fetch_add(bytes as i64, SeqCst);
+    }
+    /// Bytes that nobody has taken for compressed pages.
+    pub fn zip_free(&self) -> u64 {
+        self.zip_free.load(SeqCst).max(0) as u64
     }
     /// Pages that nobody holds; negative after [`Ledger::overdraw`].
     pub fn free_pages(&self) -> i64 {
@@ -203,6 +220,15 @@ mod tests {
         assert_eq!((ledger.total_pages(), ledger.free_pages()), (100_000, 70_000));
         ledger.set_total(4096 + 512);
         assert!(!ledger.pin(1024) && ledger.pin(512));
+    }
+
+    #[test]
+    fn compressed_pages_have_an_account_of_their_own() {
+        let ledger = Ledger::default();
+        ledger.set_zip(100);
+        assert!(ledger.take_zip(60) && !ledger.take_zip(41) && ledger.take_zip(40) && !ledger.take_zip(1));
+        ledger.put_zip(60);
+        assert_eq!(ledger.zip_free(), 60);
     }
 
     #[test]

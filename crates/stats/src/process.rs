@@ -63,6 +63,8 @@ pub struct Process {
     pub(crate) held: AtomicU64,
     pub(crate) pinned: AtomicU64,
     pub(crate) managed: AtomicI64,
+    /// Bytes taken for compressed pages.
+    pub(crate) zipped: AtomicU64,
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
     padding: AtomicU32,
@@ -203,6 +205,23 @@ impl Process {
     pub fn hand_over(&self, ledger: &Ledger, other: &Process, pages: u64) {
         self.together(ledger, || other.held.fetch_add(self.let_go(pages), SeqCst));
     }
+    /// Takes bytes for compressed pages: all of them, or none (false).
+    pub fn acquire_zip(&self, ledger: &Ledger, bytes: u64) -> bool {
+        let taken = ledger.take_zip(bytes);
+        if taken {
+            self.zipped.fetch_add(bytes, SeqCst);
+        }
+        taken
+    }
+    /// Gives bytes back that were taken so.
+    pub fn give_back_zip(&self, ledger: &Ledger, bytes: u64) {
+        self.zipped.fetch_sub(bytes, SeqCst);
+        ledger.put_zip(bytes);
+    }
+    /// Bytes that it has taken for compressed pages.
+    pub fn zip_bytes(&self) -> u64 {
+        self.zipped.load(SeqCst)
+    }
     /// Counts off `pages`, at most what it holds; returns how many that were.
     fn let_go(&self, pages: u64) -> u64 {
         let mut held = self.held.load(SeqCst);
@@ -291,6 +310,7 @@ impl Process {
         let held = self.held.swap(0, SeqCst);
         ledger.put(held);
         ledger.unpin(self.pinned.swap(0, SeqCst));
+        ledger.put_zip(self.zipped.swap(0, SeqCst));
         self.moving.store(0, SeqCst);
         ledger.change_managed(-self.managed.swap(0, SeqCst));
         self.set_starving(ledger, false);

@@ -111,6 +111,7 @@ impl Session {
         // SAFETY: large, aligned and mapped for good (caller); all-zero bytes are valid for every field.
         let session = unsafe { &*session };
         session.ledger.set_total(whole_pages(config.budget_bytes));
+        session.ledger.set_zip(config.zip_bytes);
         for (index, remote) in config.remotes.iter().enumerate().filter(|(_, remote)| remote.is_some()) {
             if let Some(server) = session.servers.get(index) {
                 server.grant(remote.lease, &remote.secret);

@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 
 use ream_options::{ENGINES, show_size};
 
-use crate::{Counters, Phases, Session, Turns};
+use crate::{Config, Counters, Phases, Session, Tiers, Turns};
 
 const PAGE: u64 = 4096;
 
@@ -19,6 +19,7 @@ pub struct Report<'a> {
     peak_resident: u64,
     peak_managed: u64,
     copies_missing: Option<u64>,
+    config: Option<&'a Config>,
     elapsed_ms: u64,
     engine: &'static str,
 }
@@ -36,9 +37,14 @@ impl Report<'_> {
             peak_resident: session.ledger().peak_held() * PAGE,
             peak_managed: session.ledger().peak_managed() * PAGE,
             copies_missing: (session.config().copies() > 1).then(|| session.copies_missing()),
+            config: Some(session.config()),
             elapsed_ms: now_ms.saturating_sub(session.began_ms()),
             engine: ENGINES.get(session.engine() as usize).copied().unwrap_or("auto"),
         }
+    }
+
+    fn tiers(&self) -> Option<Tiers<'_>> {
+        Tiers::of(self.config?, &self.counters)
     }
 
     /// The budget in bytes with which half of the reads would not have been needed; `None` when there were none.
@@ -77,6 +83,9 @@ impl Report<'_> {
             Some(bytes) => writeln!(out, "; {} would have halved the reads", show_size(bytes)),
             None => writeln!(out),
         }?;
+        if let Some(tiers) = self.tiers() {
+            tiers.write_text("ream: tier ", out)?;
+        }
         if let (Some(missing), losses @ 1..) = (self.copies_missing, counters.server_losses.get()) {
             write!(out, "ream: connections to memory servers lost {losses} times, ")?;
             write!(out, "{} copied again; ", show_size(counters.pages_copied_again.get() * PAGE))?;
@@ -152,6 +161,11 @@ impl Report<'_> {
         if before == "," {
             writeln!(out, "\n  ],")?;
         }
+        if let Some(tiers) = self.tiers() {
+            write!(out, "  \"tiers\": ")?;
+            tiers.write_json(out)?;
+            writeln!(out, ",")?;
+        }
         writeln!(out, "  \"engine\": \"{}\"", self.engine)?;
         writeln!(out, "}}")
     }
@@ -216,6 +230,7 @@ mod tests {
             peak_resident: 1 << 30,
             peak_managed: 4 << 30,
             copies_missing: None,
+            config: None,
             elapsed_ms: 12_345,
             engine: "move",
         }

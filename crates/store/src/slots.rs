@@ -242,8 +242,8 @@ impl Slots {
         None
     }
 
-    /// Lets go of a slot. One that a forked process may still read stays taken until [`Slots::thaw`].
-    pub fn free(&mut self, slot: Slot) {
+    /// Lets go of a slot. One that a forked process may still read stays taken until [`Slots::thaw`]: then false.
+    pub fn free(&mut self, slot: Slot) -> bool {
         let (index, bit) = (slot.0 as usize / 64, 1u64 << (slot.0 % 64));
         if self.frozen_any && self.frozen.get(index).is_some_and(|word| word & bit != 0) {
             if let Some(word) = self.limbo.get_mut(index) {
@@ -252,9 +252,10 @@ impl Slots {
                     self.in_limbo += 1;
                 }
             }
-            return;
+            return false;
         }
         self.release(slot);
+        true
     }
 
     /// Takes a slot out of service that the device cannot write: it is never handed out again.
@@ -305,8 +306,8 @@ impl Slots {
         self.frozen_any
     }
 
-    /// The last lease has ended: slots in limbo become free.
-    pub fn thaw(&mut self) {
+    /// The last lease has ended: slots in limbo become free, which `freed` is told of.
+    pub fn thaw(&mut self, freed: &mut dyn FnMut(Slot)) {
         if !self.frozen_any {
             return;
         }
@@ -321,6 +322,7 @@ impl Slots {
                 let bit = bits.trailing_zeros();
                 bits &= bits - 1;
                 self.release(Slot(index as u32 * 64 + bit));
+                freed(Slot(index as u32 * 64 + bit));
             }
         }
         self.in_limbo = 0;
@@ -401,7 +403,7 @@ mod tests {
         let taken: Vec<Slot> = (0..120).map(|_| slots.take(512).unwrap().0).collect();
         let free = |slots: &mut Slots, some: &[Slot]| {
             for segment in some {
-                (0..512).for_each(|index| slots.free(segment.plus(index)));
+                (0..512).for_each(|index| _ = slots.free(segment.plus(index)));
             }
         };
         free(&mut slots, &taken[..30]);
@@ -446,7 +448,7 @@ mod tests {
         slots.free(start);
         slots.free(start.plus(1));
         assert_eq!(slots.take(1), Err(SlotsFull));
-        slots.thaw();
+        slots.thaw(&mut |_| {});
         assert!(slots.may_overwrite(start.plus(2)));
         assert_eq!(slots.in_use(), 510);
         assert_eq!(slots.take(2), Ok((start, 2)));

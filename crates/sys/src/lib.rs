@@ -35,6 +35,7 @@ mod staging;
 pub mod syscall;
 pub mod tcp;
 pub mod thread;
+mod tiers;
 pub mod uffd;
 pub mod user;
 mod workers;
@@ -44,3 +45,4 @@ pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wa
 pub use pagemap::Mapped;
 pub use remote::{Bequest, Lost, News, RemoteConfig};
 pub use tcp::Address;
+pub use tiers::{Inheritance, TIER_BLOCKS, TiersConfig};

@@ -2,6 +2,7 @@
 //! Made, used and dropped by one pager thread, in that thread's own descriptor table.
 
 mod completions;
+mod layered;
 
 use crate::copier;
 use crate::digest::Key;
@@ -18,6 +19,7 @@ use crate::process;
 use crate::queue::Queue;
 use crate::remote::{Bequest, News, Remote, RemoteConfig};
 use crate::staging::Staging;
+use crate::tiers::{Below, Inheritance, Tiers};
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
@@ -70,6 +72,8 @@ const UNWATCHED: u64 = 4 << 32;
 pub(crate) const LANE: u64 = 5 << 32;
 pub(crate) const SPILL_READ: u64 = 6 << 32;
 pub(crate) const SPILL_WRITE: u64 = 7 << 32;
+pub(crate) const TIER_READ: u64 = 8 << 32;
+pub(crate) const TIER_WRITE: u64 = 9 << 32;
 const KIND: u64 = 0xff << 32;
 
 /// Ends of transfers that one poll reports, and bytes after which it stops: a device with nothing to do idles meanwhile.
@@ -96,6 +100,8 @@ pub struct LinuxMachine {
     stores: [Fd; STORES],
     /// The memory server that is the store instead of files.
     remote: Option<Remote>,
+    /// What lies between the pager and the store.
+    tiers: Option<Tiers>,
     io_limit: u32,
     /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
     parts: MapSlice<[Part; LinuxMachine::PARTS]>,
@@ -147,6 +153,7 @@ impl LinuxMachine {
             loans: config.loans,
             stores,
             remote: None,
+            tiers: None,
             io_limit,
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
@@ -177,9 +184,10 @@ impl LinuxMachine {
         }
     }
 
-    /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers.
-    pub fn bequeath(&mut self) -> Option<Bequest> {
-        self.remote.as_mut().map(Remote::bequeath)
+    /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers, and
+    /// otherwise.
+    pub fn bequeath(&mut self) -> (Option<Bequest>, Option<Inheritance>) {
+        (self.remote.as_mut().map(Remote::bequeath), self.tiers.as_mut().map(Tiers::bequeath))
     }
 
     /// The connections by which the store lives at each server, and, last, its file.
@@ -194,7 +202,7 @@ impl LinuxMachine {
 
     /// Whether nothing is in memory only that was told to be stored.
     pub fn is_settled(&self) -> bool {
-        self.remote.as_ref().is_none_or(Remote::is_settled)
+        self.remote.as_ref().is_none_or(Remote::is_settled) && self.tiers.as_ref().is_none_or(Tiers::is_settled)
     }
 
     /// What has happened to memory servers since this was last asked.
@@ -422,6 +430,12 @@ impl Machine for LinuxMachine {
         let Some(address) = self.staging.address(frame, pages) else {
             return self.end(tag, Errno::FAULT.negative());
         };
+        if let Some(tiers) = &mut self.tiers {
+            let mut below =
+                Below { io: &mut self.io, files: &self.stores, remote: self.remote.as_mut(), io_limit: self.io_limit };
+            // SAFETY: the frames are the pager's, and left alone until the event has been reported.
+            return unsafe { tiers.read(tag, store, slot, (address, pages), &mut below) };
+        }
         if let Some(remote) = &mut self.remote {
             return remote.read(tag, store, slot, address, pages);
         }
@@ -447,6 +461,10 @@ impl Machine for LinuxMachine {
         for (part, (frame, pages)) in list.iter_mut().zip(runs) {
             let address = staging.address(*frame, *pages).unwrap_or(0);
             *part = Part { address, bytes: *pages as usize * PAGE_BYTES };
+        }
+        if let Some(tiers) = &mut self.tiers {
+            // SAFETY: the frames do not change until the event has been reported, and the list of this tag not before.
+            return unsafe { tiers.write(tag, slot, list) };
         }
         if let Some(remote) = &mut self.remote {
             return remote.write(tag, slot, list);
@@ -497,6 +515,14 @@ impl Machine for LinuxMachine {
         self.watch();
         let mut nothing = self.ended.is_empty() && !self.inbox.waiting();
         let mut wait = wait;
+        if let Some(tiers) = &mut self.tiers {
+            nothing &= !tiers.advance(&mut Below {
+                io: &mut self.io,
+                files: &self.stores,
+                remote: self.remote.as_mut(),
+                io_limit: self.io_limit,
+            }) && !tiers.has_ended();
+        }
         if let Some(remote) = &mut self.remote {
             let more = remote.advance(&mut self.io, &self.stores);
             nothing &= !more && !remote.has_ended();
@@ -519,8 +545,7 @@ impl Machine for LinuxMachine {
         self.inbox.deliver(events, PORTION);
         let mut bytes = 0;
         for _ in 0..PORTION {
-            let remote = self.remote.as_mut();
-            let Some((tag, result)) = self.ended.pop().or_else(|| remote.and_then(Remote::pop_ended)) else { break };
+            let Some((tag, result)) = self.next_ended() else { break };
             events.push(Event::Io { tag, result });
             bytes += result.max(0) as u32;
             if bytes >= PORTION_BYTES {
@@ -530,13 +555,26 @@ impl Machine for LinuxMachine {
     }
 
     fn submit(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            let (remote, io_limit) = (self.remote.as_mut(), self.io_limit);
+            tiers.advance_reads(&mut Below { io: &mut self.io, files: &self.stores, remote, io_limit });
+        }
         if let Some(remote) = &mut self.remote {
             remote.advance(&mut self.io, &self.stores);
         }
         let _ = self.io.enter(Wait::No);
     }
 
+    fn freed(&mut self, slot: Slot) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.freed(slot);
+        }
+    }
+
     fn waited_for(&mut self, on: bool) {
+        if let Some(tiers) = &mut self.tiers {
+            return tiers.set_waited_for(on);
+        }
         if let Some(remote) = &mut self.remote {
             remote.set_waited_for(on);
         }

@@ -1,6 +1,7 @@
 //! The places for a store: whether they can be used, how much room they have, how fast they are.
 
 use super::{Finding, Verdict};
+use crate::machine::Machine;
 use crate::place::{self, Place};
 use crate::remote;
 use crate::settings::Settings;
@@ -39,10 +40,13 @@ pub fn look(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) ->
             }
         })
         .collect();
-    if settings.memory_servers.is_empty() {
-        return (findings, usable);
-    }
     let mut findings: Vec<Finding> = findings;
+    if settings.zip > 0 {
+        findings.push(compressed(settings));
+    }
+    if settings.memory_servers.is_empty() {
+        return (findings, usable || settings.zip_alone);
+    }
     let mut there = 0;
     for server in &settings.memory_servers {
         let name = format!("store tcp://{server}");
@@ -64,6 +68,22 @@ pub fn look(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) ->
     let all = settings.memory_servers.len();
     findings.push(Finding::new("memory servers", verdict, format!("{there} of {all} can be had, {copies}")));
     (findings, enough)
+}
+
+/// Whether compressed memory and the budget fit side by side.
+fn compressed(settings: &Settings) -> Finding {
+    let name = "store zip:";
+    let machine = match Machine::look() {
+        Ok(machine) => machine,
+        Err(why) => return Finding::new(name, Verdict::Warn, why),
+    };
+    let most = machine.cap().map_or(machine.total, |cap| cap.min(machine.total));
+    let (zip, left) = (show_size(settings.zip), show_size(most.saturating_sub(settings.zip)));
+    if settings.zip >= most {
+        let text = format!("{zip} of compressed pages are more than the {} that there is here", show_size(most));
+        return Finding::new(name, Verdict::Warn, text);
+    }
+    Finding::ok(name, format!("{zip} of compressed pages, which leave {left} for --memory"))
 }
 
 fn describe(place: &Place, first: bool) -> String {

@@ -63,7 +63,7 @@ pub fn of(id: u32) -> Option<Servers> {
 
 /// The session that a process was told of when it was started.
 #[allow(unsafe_code)]
-fn session_of(id: u32) -> Option<&'static Session> {
+pub(super) fn session_of(id: u32) -> Option<&'static Session> {
     let variables = std::fs::read(format!("/proc/{id}/environ")).ok()?;
     let value = variables.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"REAM_SESSION="))?;
     let (path, rest) = std::str::from_utf8(value).ok()?.split_once(':')?;

@@ -5,7 +5,7 @@ use super::company::Company;
 use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
-use super::setup::{machine, most_slots};
+use super::setup::{Inherited, machine, most_slots};
 use super::{ENGINE, Phase, follow, fork, remote, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
@@ -90,7 +90,7 @@ fn prepare() -> Result<(), Failure> {
         _ => core::ptr::from_ref(Key::draw().map_err(failed("drawing a random key"))?),
     };
     KEY.store(key.cast_mut(), SeqCst);
-    let machine = machine(session, key, None)?;
+    let machine = machine(session, key, Inherited::default())?;
     let total = session.ledger().total_pages();
     let fetch = match session.config().fetch() {
         ream_stats::Fetch::Auto => Fetch::Auto,
@@ -363,6 +363,7 @@ impl Pager {
                 }
                 if progress == Progress::Done {
                     shard.freeze();
+                    shard.machine_mut().freeze();
                     fork::publish(shard.machine());
                 }
                 progress
@@ -414,6 +415,7 @@ impl Pager {
         }
         if self.shard.is_frozen() && !fork::leased() {
             self.shard.thaw();
+            self.shard.machine_mut().thaw();
         }
     }
 
@@ -526,6 +528,11 @@ pub(super) fn stop(why: Fatal, shard: &mut Shard<LinuxMachine>) -> ! {
             "the store could not be read (errno {}): the program is stopped, since its memory cannot be had back",
             errno.0
         )),
+        Fatal::Corrupt(slot, store) if shard.machine().seals_files() => tell(format_args!(
+            "the store returned a page that is not what was sealed for that place (changed, exchanged or outdated; store {}, offset {}): the program is stopped; check the disk, and who may write to it",
+            store.0,
+            slot.offset()
+        )),
         Fatal::Corrupt(slot, store) => tell(format_args!(
             "the store returned other data than were written there (store {}, offset {}): the program is stopped; check the disk",
             store.0,
@@ -564,8 +571,9 @@ pub(super) fn engage_child(parent: StoreId, stores: &[(StoreId, Fd)], limit: u64
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
-    let bequest = unsafe { &mut *SHARD.load(SeqCst) }.machine_mut().bequeath();
-    let mut machine = machine(session, KEY.load(SeqCst), bequest)?;
+    let (bequest, kept) = unsafe { &mut *SHARD.load(SeqCst) }.machine_mut().bequeath();
+    let inherited = Inherited { bequest, kept: kept.map(|kept| (kept, parent)) };
+    let mut machine = machine(session, KEY.load(SeqCst), inherited)?;
     for (store, fd) in stores {
         machine.add_store(*store, *fd);
     }

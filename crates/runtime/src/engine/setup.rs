@@ -7,25 +7,35 @@ use super::{fork, remote};
 use crate::agent;
 use crate::lending::{self, LOANS};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use ream_page::StoreId;
 use ream_stats::{Session, whole_pages};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd};
 use ream_sys::uffd::Access;
-use ream_sys::{Bequest, Errno, LinuxConfig, LinuxMachine, process};
+use ream_sys::{Bequest, Errno, Inheritance, LinuxConfig, LinuxMachine, TIER_BLOCKS, TiersConfig, process};
 
 /// Reads and writes in flight at most.
 const IO_LIMIT: u32 = 256;
 /// Most slots a store may have: a page's state has room for this many.
 const SLOTS: u64 = (u32::MAX as u64) - 1024;
 
-/// The machine of this process: store, userfaultfd, ring. `bequest`: what its parent has stored at memory servers.
+/// What a forked child has of its parent, beside the files.
+#[derive(Default)]
+pub(super) struct Inherited {
+    /// What that has stored at memory servers.
+    pub(super) bequest: Option<Bequest>,
+    /// How its store is read, which has this number from now on.
+    pub(super) kept: Option<(Inheritance, StoreId)>,
+}
+
+/// The machine of this process: store, userfaultfd, ring.
 pub(super) fn machine(
     session: &'static Session,
     key: *const Key,
-    bequest: Option<Bequest>,
+    inherited: Inherited,
 ) -> Result<LinuxMachine, Failure> {
     let settled = session.config();
-    let filed = !settled.is_remote() || settled.spill != 0;
+    let filed = settled.zip_alone == 0 && (!settled.is_remote() || settled.spill != 0);
     let store = if filed { store_file(session)? } else { Fd::NONE };
     let slots = slots(session, store);
     SLOTS_OF_STORE.store(slots, SeqCst);
@@ -67,9 +77,23 @@ pub(super) fn machine(
                 }
                 Ok(mut machine) => {
                     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
-                    if let Some(remote) = remote::config(session, entry, slots, IO_LIMIT)? {
+                    if let Some(remote) = remote::config(session, entry, slots, IO_LIMIT + TIER_BLOCKS)? {
                         machine
-                            .connect(&remote, bequest)
+                            .connect(&remote, inherited.bequest)
+                            .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
+                    }
+                    if settled.encrypt != 0 || settled.zip_bytes > 0 {
+                        let tiers = TiersConfig {
+                            sealed: settled.encrypt != 0,
+                            zip_bytes: settled.zip_bytes,
+                            below: settled.zip_alone == 0,
+                            ledger: session.ledger(),
+                            process: entry,
+                            store: entry.generation() as u32,
+                            slots,
+                        };
+                        machine
+                            .interpose(&tiers, inherited.kept)
                             .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
                     }
                     fork::publish(&machine);
@@ -111,7 +135,7 @@ pub(super) fn most_slots() -> u32 {
 /// Most slots of a store: the session's limit, else what the file system can spare.
 fn slots(session: &Session, store: Fd) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
-    if bytes == 0 && !session.config().is_remote() {
+    if bytes == 0 && !session.config().is_remote() && store != Fd::NONE {
         if let Ok(system) = file::file_system(store) {
             let spare = (system.bytes / 10).max(10 << 30);
             bytes = system.free.saturating_sub(spare);

@@ -1,7 +1,10 @@
 //! What the ring, or the threads in its place, have to tell: transfers that ended, news of the userfaultfd, the helper and
 //! the memory servers.
 
-use super::{HELPER, KIND, LANE, LinuxMachine, MESSAGES, PUNCHED, PUNCHES, SPILL_READ, SPILL_WRITE, UNWATCHED};
+use super::{
+    HELPER, KIND, LANE, LinuxMachine, MESSAGES, PUNCHED, PUNCHES, SPILL_READ, SPILL_WRITE, TIER_READ, TIER_WRITE,
+    UNWATCHED,
+};
 use crate::Wait;
 use crate::ring::Completion;
 use ream_page::Slot;
@@ -30,6 +33,12 @@ impl LinuxMachine {
             kind @ (SPILL_READ | SPILL_WRITE) => {
                 if let Some(remote) = &mut self.remote {
                     remote.spilled(kind == SPILL_WRITE, tag, completion.result);
+                }
+                None
+            }
+            kind @ (TIER_READ | TIER_WRITE) => {
+                if let Some(tiers) = &mut self.tiers {
+                    tiers.happened(kind == TIER_WRITE, tag, completion.result);
                 }
                 None
             }
