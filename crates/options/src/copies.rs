@@ -1,7 +1,8 @@
-//! The options that say how many copies of a page there are where memory servers are the store.
+//! The options that say how memory servers are used as the store: copies of a page, deadlines, protocols.
 
 use crate::spec::{Kind, Spec};
 use crate::table::PLAIN;
+use crate::value::SWAP_PROTOCOLS;
 
 const COMMANDS: &[&str] = &["run", "doctor"];
 
@@ -42,6 +43,21 @@ pub(crate) const DEADLINE: Spec = Spec {
     long: "Longest that a memory server may take for an answer, in seconds. A server that takes longer counts as lost. One \
            whose pages have other copies counts as lost after a second already.",
     variable: "REAM_STORE_DEADLINE",
+    in_file: true,
+    ..PLAIN
+};
+
+pub(crate) const PROTOCOL: Spec = Spec {
+    name: "swap-protocol",
+    kind: Kind::Choice(SWAP_PROTOCOLS),
+    value: "NAME",
+    default: "ream",
+    help: "how pages are exchanged with memory servers, to compare",
+    long: "How pages are exchanged with memory servers. ream: as fast as can be. r3, r58, r77: as the protocols of DLM \
+           did, to compare with them: they stop all threads of the program while a page is brought in; r3 and r58 write \
+           before they read; r3 does one after the other, in one thread. The results are the same, only slower. Needs \
+           --store tcp://HOST:PORT.",
+    variable: "REAM_SWAP_PROTOCOL",
     in_file: true,
     ..PLAIN
 };

@@ -278,8 +278,10 @@ pub struct Config {
     pub next: u32,
     /// How long nothing happens before a rank more may compute, in milliseconds.
     pub patience_ms: u32,
+    /// Stored form of [`SwapProtocol`](crate::SwapProtocol).
+    pub swap_protocol: u32,
     /// Room for later settings; zero.
-    pub spare: [u32; 2],
+    pub spare: u32,
     /// The memory servers that are the store, if they are; those that there are come first.
     pub remotes: [Remote; SERVERS],
     /// Memory servers that each page is written to.
@@ -326,7 +328,8 @@ impl Config {
             ranks_at_once: 0,
             next: 0,
             patience_ms: 10_000,
-            spare: [0; 2],
+            swap_protocol: 0,
+            spare: 0,
             remotes: [Remote::NONE; SERVERS],
             replicas: 1,
             spill: 0,
@@ -354,6 +357,10 @@ impl Config {
     /// How much is brought in at a fault.
     pub const fn fetch(&self) -> Fetch {
         Fetch::from_u32(self.fetch)
+    }
+    /// How pages are exchanged with memory servers.
+    pub fn swap(&self) -> crate::Swap {
+        if self.is_remote() { crate::SwapProtocol::from_u32(self.swap_protocol).knobs() } else { crate::Swap::REAM }
     }
     /// The page size asked for in a region.
     pub fn pages(&self, region: Region) -> Pages {

@@ -13,6 +13,7 @@ mod request;
 mod servers;
 mod session;
 mod summary;
+mod swap;
 mod turns;
 
 pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Remote, Summary, Text};
@@ -24,6 +25,7 @@ pub use request::{Address, Need, Request, socket_name};
 pub use servers::{Copies, Granted, SERVERS, SPILL, Server, Servers};
 pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
 pub use summary::Report;
+pub use swap::{Install, PageOut, Swap, SwapProtocol};
 pub use turns::{Decision, Next, Seat, Stand, Turns};
 
 /// Pages of 4096 bytes that hold `bytes`, rounded down: a budget is never overdrawn by rounding.

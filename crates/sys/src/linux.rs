@@ -18,6 +18,7 @@ use crate::process;
 use crate::queue::Queue;
 use crate::remote::{Bequest, News, Remote, RemoteConfig};
 use crate::staging::Staging;
+use crate::suspend::Suspender;
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
@@ -96,6 +97,7 @@ pub struct LinuxMachine {
     stores: [Fd; STORES],
     /// The memory server that is the store instead of files.
     remote: Option<Remote>,
+    suspender: Option<Suspender>,
     io_limit: u32,
     /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
     parts: MapSlice<[Part; LinuxMachine::PARTS]>,
@@ -147,6 +149,7 @@ impl LinuxMachine {
             loans: config.loans,
             stores,
             remote: None,
+            suspender: None,
             io_limit,
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
@@ -175,6 +178,15 @@ impl LinuxMachine {
             Some(bequest) => remote.inherit(bequest).map_err(fail("mapping the state of inherited pages")),
             None => Ok(()),
         }
+    }
+
+    /// Has [`Machine::suspend`] stop threads, which it does not otherwise.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn suspend_threads(&mut self) -> Result<(), Setup> {
+        self.suspender = Some(Suspender::new().map_err(fail("prepare to stop threads"))?);
+        Ok(())
     }
 
     /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers.
@@ -345,6 +357,14 @@ impl Machine for LinuxMachine {
         let inbox = &mut self.inbox;
         // SAFETY: frames of the staging area, in which nobody else writes.
         self.follower.waking(|| unsafe { copier::copy(inbox, source, page, pages) })
+    }
+
+    fn suspend(&mut self) {
+        self.suspender.iter_mut().for_each(|suspender| _ = suspender.suspend());
+    }
+
+    fn resume(&mut self) {
+        self.suspender.iter_mut().for_each(Suspender::resume);
     }
 
     fn zero_in(&mut self, page: Page) -> Copied {
