@@ -10,11 +10,11 @@ fn every_protocol_gives_the_same_results() {
     let server = MemoryServer::start("1G", &[]);
     for threads in ["1", "2", "4"] {
         let Some(program) = compiled("c/standstill.c", &["-pthread"]) else { return };
-        let run = || Run::of(&program).args(["48", threads]);
+        let run = || Run::of(&program).args(["20", threads]);
         let plain = run().finish();
         for protocol in PROTOCOLS {
-            let paged = server.store(run().memory(16)).option(format!("--swap-protocol={protocol}")).finish();
-            paged.same_as(plain.exited(0)).paged_within(16 * MIB, 48 * MIB);
+            let paged = server.store(run().memory(8)).option(format!("--swap-protocol={protocol}")).finish();
+            paged.same_as(plain.exited(0)).paged_within(8 * MIB, 20 * MIB);
         }
     }
     server.until("leases", |leases| leases == 0);
@@ -40,9 +40,10 @@ fn protocols_go_with_other_choices() {
 
 #[test]
 fn protocols_are_for_memory_servers() {
-    for (arguments, word) in
-        [(["run", "--swap-protocol=r3", "true"], "only for memory servers"), (["run", "--swap-protocol=r4", "true"], "r4")]
-    {
+    for (arguments, word) in [
+        (["run", "--swap-protocol=r3", "true"], "only for memory servers"),
+        (["run", "--swap-protocol=r4", "true"], "r4"),
+    ] {
         let output = Command::new(ream_binary()).args(arguments).output().expect("ream");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {errors}");

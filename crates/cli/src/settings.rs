@@ -7,8 +7,8 @@ use crate::failure::{Failure, nearest};
 use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS};
 use ream_options::prefault::{DEFAULT_PREFAULT, GENERAL_PREFAULT, PrefaultError};
 use ream_options::{
-    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors, SWAP_PROTOCOLS, Spec, find,
-    options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
+    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors, SWAP_PROTOCOLS,
+    Spec, find, options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;

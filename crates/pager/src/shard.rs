@@ -13,8 +13,8 @@ use ream_store::Slots;
 use ream_sys::memory::MapSlice;
 use ream_sys::{Errno, Machine};
 
-use ream_stats::Swap;
 pub use ream_stats::Counters;
+use ream_stats::Swap;
 
 /// Pages that a new block of metadata costs: its table entry and the kernel's page table.
 const META_PAGES: u64 = 3;

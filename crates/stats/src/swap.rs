@@ -50,8 +50,7 @@ pub struct Swap {
 
 impl Swap {
     /// Ream's own setting.
-    pub const REAM: Swap =
-        Swap { threads: 1, in_flight: 0, page_out: PageOut::Overlapped, install: Install::AtOnce };
+    pub const REAM: Swap = Swap { threads: 1, in_flight: 0, page_out: PageOut::Overlapped, install: Install::AtOnce };
 
     /// Whether threads stand still while pages are installed.
     pub const fn suspends(&self) -> bool {
@@ -80,24 +79,15 @@ impl SwapProtocol {
     pub const fn knobs(self) -> Swap {
         match self {
             SwapProtocol::Ream => Swap::REAM,
-            SwapProtocol::R3 => Swap {
-                threads: 1,
-                in_flight: 1,
-                page_out: PageOut::InTheWay,
-                install: Install::SuspendAndMove,
-            },
-            SwapProtocol::R58 => Swap {
-                threads: 2,
-                in_flight: 0,
-                page_out: PageOut::InTheWay,
-                install: Install::SuspendAndCopy,
-            },
-            SwapProtocol::R77 => Swap {
-                threads: 2,
-                in_flight: 0,
-                page_out: PageOut::Overlapped,
-                install: Install::SuspendAndMove,
-            },
+            SwapProtocol::R3 => {
+                Swap { threads: 1, in_flight: 1, page_out: PageOut::InTheWay, install: Install::SuspendAndMove }
+            }
+            SwapProtocol::R58 => {
+                Swap { threads: 2, in_flight: 0, page_out: PageOut::InTheWay, install: Install::SuspendAndCopy }
+            }
+            SwapProtocol::R77 => {
+                Swap { threads: 2, in_flight: 0, page_out: PageOut::Overlapped, install: Install::SuspendAndMove }
+            }
         }
     }
 }
