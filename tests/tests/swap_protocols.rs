@@ -10,11 +10,11 @@ fn every_protocol_gives_the_same_results() {
     let server = MemoryServer::start("1G", &[]);
     for threads in ["1", "2", "4"] {
         let Some(program) = compiled("c/standstill.c", &["-pthread"]) else { return };
-        let run = || Run::of(&program).args(["20", threads]);
+        let run = || Run::of(&program).args(["14", threads]);
         let plain = run().finish();
         for protocol in PROTOCOLS {
             let paged = server.store(run().memory(8)).option(format!("--swap-protocol={protocol}")).finish();
-            paged.same_as(plain.exited(0)).paged_within(8 * MIB, 20 * MIB);
+            paged.same_as(plain.exited(0)).paged_within(8 * MIB, 14 * MIB);
         }
     }
     server.until("leases", |leases| leases == 0);

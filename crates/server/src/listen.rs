@@ -3,7 +3,6 @@
 use crate::control::{Control, DONE, ENDING, LEASE, STATUS};
 use crate::keys::{Client, Pair, Public};
 use crate::leases::{Hex, Leases, Owner, lock};
-use crate::memory::Account;
 use crate::stream::{GREETING, Incoming, MESSAGE};
 use crate::{lane, log, metrics, stream};
 use ream_wire::hello::{Connection, PREAMBLE};
