@@ -4,6 +4,7 @@
 mod line;
 mod path;
 mod programs;
+mod protocols;
 pub(crate) mod rows;
 mod server;
 
@@ -32,6 +33,8 @@ pub(crate) struct Bench {
     corrupt: bool,
     pages: u64,
     // Dropped in this order: programs, servers, their networks, their keys.
+    /// Bytes of a request by protocol r3, once it was measured.
+    request: u64,
     workers: Vec<(Place, Worker)>,
     servers: Vec<(bool, Server)>,
     line: Line,
@@ -47,6 +50,8 @@ enum Place {
     Clear,
     SealedRandom,
     ClearRandom,
+    /// In clear, by the first protocol of DLM.
+    Serial,
     File,
 }
 
@@ -63,17 +68,25 @@ pub fn run(options: &Paging) -> Result<bool, String> {
         let is_wanted = |threads: u64| programs::SHARES.iter().any(|share| wanted(&program.row(threads, *share)));
         contests.extend([1, 2].into_iter().filter(|threads| is_wanted(*threads)).map(|threads| (program, threads)));
     }
-    if rows.is_empty() && contests.is_empty() {
+    let exchanges = protocols::wanted(options.quick, &options.only, &wanted);
+    let copies = wanted(protocols::COPIES);
+    if rows.is_empty() && contests.is_empty() && exchanges.is_empty() && !copies {
         let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         return Err(format!("no row is called so; there are {}, micro-t1 and other programs", names.join(", ")));
     }
     interrupt::heed();
-    let ended = measure(options, &rows, &contests);
+    let ended = measure(options, &rows, &contests, &exchanges, copies);
     // Whatever failed after a signal failed for that.
     if interrupt::signal().is_some() { Err(interrupt::INTERRUPTED.to_owned()) } else { ended }
 }
 
-fn measure(options: &Paging, rows: &[&Row], contests: &[(Program, u64)]) -> Result<bool, String> {
+fn measure(
+    options: &Paging,
+    rows: &[&Row],
+    contests: &[(Program, u64)],
+    exchanges: &[(Program, u64)],
+    copies: bool,
+) -> Result<bool, String> {
     let (mut bench, without) = Bench::new(options)?;
     println!("{}", bench.conditions());
     println!("{}", rows::heading());
@@ -91,6 +104,13 @@ fn measure(options: &Paging, rows: &[&Row], contests: &[(Program, u64)]) -> Resu
     }
     for (program, threads) in contests {
         tell(bench.contest(program, *threads)?);
+    }
+    let few = bench.few_rounds();
+    for (program, threads) in exchanges {
+        tell(bench.protocols(program, *threads, few)?);
+    }
+    if copies {
+        tell(vec![bench.copies(few)?]);
     }
     if let Some(path) = &options.json {
         let value = json!({
@@ -181,7 +201,7 @@ impl Bench {
         let corrupt = std::env::var_os(CORRUPT).is_some_and(|value| !value.is_empty());
         let options = options.clone();
         let (workers, servers) = (Vec::new(), Vec::new());
-        Ok((Bench { options, commands, corrupt, pages, workers, servers, line, path, scratch }, without))
+        Ok((Bench { options, commands, corrupt, pages, request: 0, workers, servers, line, path, scratch }, without))
     }
 
     fn conditions(&self) -> String {
@@ -201,7 +221,7 @@ impl Bench {
         if !self.servers.iter().any(|(own, _)| *own == sealed) {
             // For two workers and a program, and what a server needs beside their pages.
             let memory = (self.options.data * 4).max(1 << 30);
-            let server = Server::start(&self.commands, &self.path, &self.scratch, sealed, memory)?;
+            let server = Server::start(&self.commands, &self.path, &self.scratch, "server", sealed, memory)?;
             self.servers.push((sealed, server));
         }
         let found = self.servers.iter().find(|(own, _)| *own == sealed).map(|(_, server)| server);
@@ -219,6 +239,10 @@ impl Bench {
             match place {
                 Place::Sealed | Place::SealedRandom => options.extend(self.server(true)?.options.iter().cloned()),
                 Place::Clear | Place::ClearRandom => options.extend(self.server(false)?.options.iter().cloned()),
+                Place::Serial => {
+                    options.extend(self.server(false)?.options.iter().cloned());
+                    options.push("--swap-protocol=r3".into());
+                }
                 Place::File => options.extend(["--store".into(), self.options.store.as_os_str().to_owned()]),
             }
             options.extend(self.options.with.iter().map(OsString::from));
@@ -228,6 +252,7 @@ impl Bench {
             let what = match place {
                 Place::Sealed | Place::SealedRandom => "the worker that pages to a server",
                 Place::Clear | Place::ClearRandom => "the worker that pages to a server in clear",
+                Place::Serial => "the worker that pages by protocol r3",
                 Place::File => "the worker that pages to a file",
             };
             let (worker, _) = Worker::begin(command, what)?;
@@ -255,10 +280,14 @@ impl Bench {
         }
     }
 
+    /// Rounds of whole programs.
+    fn few_rounds(&self) -> usize {
+        if self.options.quick { 1 } else { self.options.rounds.min(3) }
+    }
+
     /// A program with each share of its data local.
     fn contest(&mut self, program: &Program, threads: u64) -> Result<Vec<Figure>, String> {
-        let rounds = if self.options.quick { 1 } else { self.options.rounds.min(3) };
-        match self.shares(program, threads, rounds) {
+        match self.shares(program, threads, self.few_rounds()) {
             // FFTW is no part of every machine.
             Err(why) if why.contains("built without") => {
                 let (name, skipped) = (program.row(threads, 100), Some(why));
@@ -328,6 +357,26 @@ impl Bench {
             Probe::Sequential(over) => {
                 self.slice(over.place(), Walk::Sequential, 1, seconds, |done| done.ream.bytes_in)
             }
+            Probe::Serial => {
+                let mut request = 0;
+                let value = self.slice(Place::Serial, Walk::Lines, 1, seconds, |done| done.ream.bytes_in)?;
+                let done = self.worker(Place::Serial)?.slice(&Slice {
+                    walk: Walk::Lines,
+                    threads: 1,
+                    seconds: 0.0,
+                    accesses: 4096,
+                })?;
+                if let Some(bytes) = done.ream.bytes_in.checked_div(done.ream.reads) {
+                    request = bytes;
+                }
+                self.request = request;
+                Ok(value)
+            }
+            // As much at a time as the other asked for.
+            Probe::Swap if self.request == 0 => Ok(Value::default()),
+            Probe::Swap => {
+                Ok(Value { rate: self.line.swap(&self.commands, &self.path, self.request, seconds)?, cpu: None })
+            }
             Probe::Random(threads) => self.misses(Place::SealedRandom, threads, seconds),
             Probe::File(threads) => self.misses(Place::File, threads, seconds),
             Probe::Fault(over) => {
@@ -376,7 +425,7 @@ impl Bench {
     fn program_rate(&mut self, name: &str, rounds: u64) -> Result<Value, String> {
         let all = programs::all(self.options.quick);
         let program = all.iter().find(|program| program.name == name).ok_or("no such program")?.rounds(rounds);
-        let run = self.program(&program, 2, Some(25), &mut None)?;
+        let run = self.program(&program, 2, Some(25), &[], &mut None)?;
         Ok(Value { rate: run.bytes.0.max(run.bytes.1) as f64 / run.whole / 1e6, cpu: None })
     }
 }

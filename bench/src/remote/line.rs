@@ -85,6 +85,15 @@ impl Line {
         self.call(commands, path, &["ping", &PINGS.to_string()])?.parse()
     }
 
+    /// MB/s of requests of so many bytes, one after the other, for each of which all other threads are stopped.
+    ///
+    /// # Errors
+    /// What the caller says.
+    pub fn swap(&self, commands: &Commands, path: &Path, bytes: u64, seconds: f64) -> Result<f64, String> {
+        let text = self.call(commands, path, &["swap", &bytes.to_string(), &seconds.to_string()])?;
+        text.trim().parse::<f64>().map(|rate| rate / 1e6).map_err(|_| format!("the caller said: {text}"))
+    }
+
     /// MB/s.
     ///
     /// # Errors

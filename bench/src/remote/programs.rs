@@ -86,12 +86,27 @@ impl Bench {
         if file.is_file() { Ok(file) } else { Err(format!("{}: not there; make builds it", file.display())) }
     }
 
-    /// Runs a program: with a share of its data local, or plain. `sum` is what others have computed.
+    /// Runs a program: with a share of its data local and these further options, or plain. `sum` is what others have computed.
     pub(super) fn program(
         &mut self,
         program: &Program,
         threads: u64,
         share: Option<u64>,
+        with: &[&str],
+        sum: &mut Option<String>,
+    ) -> Result<Run, String> {
+        let mut options = if share.is_some() { self.server(true)?.options.clone() } else { Vec::new() };
+        options.extend(with.iter().map(OsString::from));
+        self.program_at(program, threads, share, &options, sum)
+    }
+
+    /// The same with options that say where its pages go.
+    pub(super) fn program_at(
+        &self,
+        program: &Program,
+        threads: u64,
+        share: Option<u64>,
+        with: &[OsString],
         sum: &mut Option<String>,
     ) -> Result<Run, String> {
         let kernels = self.kernels()?;
@@ -101,7 +116,7 @@ impl Bench {
             Some(share) => {
                 let mut options: Vec<OsString> = vec!["--memory".into(), program.budget(share).to_string().into()];
                 options.push(format!("--summary={}", summary.display()).into());
-                options.extend(self.server(true)?.options.iter().cloned());
+                options.extend(with.iter().cloned());
                 options.extend(self.options.with.iter().map(OsString::from));
                 under_ream(&self.commands.ream, &options, &kernels)
             }
@@ -143,9 +158,9 @@ impl Bench {
             .collect();
         let mut sum = None;
         for _ in 0..rounds {
-            let plain = self.program(program, threads, None, &mut sum)?;
+            let plain = self.program(program, threads, None, &[], &mut sum)?;
             for (figure, share) in figures.iter_mut().zip(SHARES) {
-                let run = self.program(program, threads, Some(share), &mut sum)?;
+                let run = self.program(program, threads, Some(share), &[], &mut sum)?;
                 figure.ream.push(run.seconds);
                 figure.against.push(plain.seconds);
             }

@@ -34,6 +34,10 @@ pub enum Probe {
     Stencil,
     /// STREAM with a quarter of its data local.
     Stream,
+    /// In order by the first protocol of DLM, in clear.
+    Serial,
+    /// A bare request and reply after the other, of as many bytes, with the same suspension of threads.
+    Swap,
     /// Touches at random that wait for the server, one at a time.
     Fault(Over),
     /// Pages read at random by so many threads.
@@ -112,6 +116,7 @@ pub const ROWS: &[Row] = &[
     row("stream-8g", "STREAM, a quarter local", MBS, Probe::Stream, BULK, PROGRAM),
     row("page-in-clear", "reads in order, --insecure", MBS, Probe::PageIn(Over::Clear), IN, BULK_FREE),
     row("page-out-clear", "writes in order, --insecure", MBS, Probe::PageOut(Over::Clear), OUT, BULK_FREE),
+    row("r3-bare", "reads in order by r3, --insecure", MBS, Probe::Serial, (Probe::Swap, "bare loop"), PROGRAM),
     row("page-in-sealed", "reads in order, sealed", MBS, Probe::PageIn(Over::Sealed), IN, None),
     row("page-out-sealed", "writes in order, sealed", MBS, Probe::PageOut(Over::Sealed), OUT, None),
     row("fault-sealed", "single faults of 4 KiB, sealed", US, Probe::Fault(Over::Sealed), PING, Some(Must::Most(1.7))),

@@ -57,6 +57,9 @@ pub struct Server {
     child: Child,
     /// What `ream run` needs to use it.
     pub options: Vec<OsString>,
+    /// Its address, and its line in the list of servers.
+    address: String,
+    line: String,
 }
 
 impl Drop for Server {
@@ -67,7 +70,25 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts one at the path's other end.
+    /// What `ream run` needs to use several, which have security.
+    ///
+    /// # Errors
+    /// Their keys cannot be written down.
+    pub fn together(servers: &[Server], scratch: &Scratch) -> Result<Vec<OsString>, String> {
+        let store: Vec<String> = servers.iter().map(|server| format!("tcp://{}", server.address)).collect();
+        let lines: String = servers.iter().map(|server| server.line.as_str()).collect();
+        let list = scratch.write("servers-together", &lines)?;
+        Ok(vec![
+            "--store".into(),
+            store.join(",").into(),
+            "--key".into(),
+            scratch.file("client.key").into(),
+            "--servers".into(),
+            list.into(),
+        ])
+    }
+
+    /// Starts one of this name at the path's other end.
     ///
     /// # Errors
     /// It does not start.
@@ -75,6 +96,7 @@ impl Server {
         commands: &Commands,
         path: &Path,
         scratch: &Scratch,
+        name: &str,
         sealed: bool,
         memory: u64,
     ) -> Result<Server, String> {
@@ -83,10 +105,11 @@ impl Server {
         command.args(["serve", "--listen", &listen, "--memory", &memory]);
         let mut public = String::new();
         if sealed {
-            public = key(commands, &scratch.file("server.key"))?;
+            let own = scratch.file(&format!("{name}.key"));
+            public = key(commands, &own)?;
             let client = key(commands, &scratch.file("client.key"))?;
             let clients = scratch.write("clients", &format!("{client} bench\n"))?;
-            command.arg("--key").arg(scratch.file("server.key")).arg("--clients").arg(clients);
+            command.arg("--key").arg(own).arg("--clients").arg(clients);
         } else {
             command.arg("--insecure");
         }
@@ -97,12 +120,13 @@ impl Server {
         let first = lines.next().and_then(Result::ok).unwrap_or_default();
         // What it says later is read, so that it never waits for us.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        let mut server = Server { child, options: Vec::new() };
+        let mut server = Server { child, options: Vec::new(), address: String::new(), line: String::new() };
         let address = first.split("tcp://").nth(1).and_then(|rest| rest.split([',', ';']).next());
         let address = address.ok_or_else(|| format!("ream serve did not start: {first}"))?;
+        (server.address, server.line) = (address.to_owned(), format!("{address} {public}\n"));
         server.options = vec!["--store".into(), format!("tcp://{address}").into()];
         if sealed {
-            let servers = scratch.write("servers", &format!("{address} {public}\n"))?;
+            let servers = scratch.write(&format!("servers-{name}"), &server.line)?;
             server.options.extend(["--key".into(), scratch.file("client.key").into()]);
             server.options.extend(["--servers".into(), servers.into()]);
         } else {

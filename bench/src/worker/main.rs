@@ -31,6 +31,7 @@ fn main() {
         },
         ["peer", address] => peer::answer(address),
         ["call", address, "ping", count] => peer::ping(address, count),
+        ["call", address, "swap", bytes, seconds] => peer::swap(address, bytes, seconds),
         ["call", address, way @ ("send" | "receive"), connections, seconds] => {
             peer::bulk(address, *way == "send", connections, seconds)
         }
@@ -49,7 +50,7 @@ fn usage() -> ! {
     eprintln!(
         "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | compile FUNCTIONS [--corrupt] | \
          redis ENTRIES [--corrupt] | peer ADDR:PORT | call ADDR:PORT ping COUNT | \
-         call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | keep-journal"
+         call ADDR:PORT swap BYTES SECONDS | call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | keep-journal"
     );
     eprintln!("(it is started by ream bench)");
     std::process::exit(125)

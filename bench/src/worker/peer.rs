@@ -15,6 +15,9 @@ const PIECE: usize = 128 << 10;
 const PING: u8 = b'p';
 const TAKE: u8 = b't';
 const GIVE: u8 = b'g';
+const SWAP: u8 = b's';
+/// Most bytes of a request for pages.
+const MOST: u64 = 4 << 20;
 
 fn fail(what: &str, error: &io::Error) -> ! {
     eprintln!("ream-bench-worker: {what}: {error}");
@@ -51,6 +54,15 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
             loop {
                 stream.read_exact(&mut request)?;
                 stream.write_all(&reply)?;
+            }
+        }
+        [SWAP] => {
+            let (mut request, reply) = ([0; HEAD], vec![7; HEAD + MOST as usize]);
+            loop {
+                stream.read_exact(&mut request)?;
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(&request[..8]);
+                stream.write_all(&reply[..HEAD + u64::from_le_bytes(bytes).min(MOST) as usize])?;
             }
         }
         [TAKE] => {
@@ -94,6 +106,31 @@ pub fn ping(address: &str, count: &str) {
     };
     let times: Vec<f64> = (0..number(count)).map(|_| once()).collect();
     println!("{}", Times::of(&times));
+}
+
+/// Asks for so many bytes after the other for so many seconds, as protocol r3 does: all other threads are stopped from before
+/// a request until all of its reply is there, which is then looked at as a program would. Prints the bytes a second.
+pub fn swap(address: &str, bytes: &str, seconds: &str) {
+    let limit = Duration::from_secs_f64(number::<f64>(seconds).clamp(0.01, 3600.0));
+    let bytes = number::<u64>(bytes).clamp(1, MOST);
+    let mut stream = connect(address, SWAP);
+    let mut suspender = ream_sys::suspend::Suspender::new()
+        .unwrap_or_else(|errno| fail("stopping threads", &io::Error::from_raw_os_error(errno.0.into())));
+    let (mut request, mut reply) = ([0; HEAD], vec![0; HEAD + bytes as usize]);
+    request[..8].copy_from_slice(&bytes.to_le_bytes());
+    // Whom a program has besides: who waits for the page.
+    std::thread::spawn(std::thread::park);
+    let (begun, mut got, mut sum) = (Instant::now(), 0, 0);
+    while begun.elapsed() < limit {
+        suspender.suspend();
+        let done = stream.write_all(&request).and_then(|()| stream.read_exact(&mut reply));
+        suspender.resume();
+        done.unwrap_or_else(|error| fail(address, &error));
+        sum += reply.chunks(64).map(|line| u64::from(line[0])).sum::<u64>();
+        got += bytes;
+    }
+    std::hint::black_box(sum);
+    println!("{}", got as f64 / begun.elapsed().as_secs_f64());
 }
 
 /// Sends, or receives, by so many connections for so many seconds, and prints the bytes a second.

@@ -13,7 +13,7 @@ _ream() {
         # The program begins after its options: from there on its own completions are used.
         case "$word" in
         --) ((index++)) ;;
-        --bloat | --clients | --drain | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --pager-cpus | --pages | --quota | --ranks-at-once | --replicas | --runs | --seconds | --server | --servers | --spill | --stdin | --store | --store-deadline | --store-limit | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        --bloat | --clients | --drain | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --pager-cpus | --pages | --quota | --ranks-at-once | --replicas | --runs | --seconds | --server | --servers | --spill | --stdin | --store | --store-deadline | --store-limit | --swap-protocol | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
         = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
         esac
         declare -F _command_offset >/dev/null && _command_offset "$index"
@@ -44,6 +44,7 @@ _ream() {
         --replicas) COMPREPLY=(); return ;;
         --spill) COMPREPLY=(); return ;;
         --store-deadline) COMPREPLY=(); return ;;
+        --swap-protocol) mapfile -t COMPREPLY < <(compgen -W "ream r3 r58 r77" -- "$current"); return ;;
         --key) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --servers) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --threshold) COMPREPLY=(); return ;;

@@ -24,6 +24,7 @@ complete -c ream -n "__fish_seen_subcommand_from run" -l encrypt -d 'encrypt wha
 complete -c ream -n "__fish_seen_subcommand_from run" -l replicas -x -d 'memory servers that each page is written to'
 complete -c ream -n "__fish_seen_subcommand_from run" -l spill -x -d 'write a copy of what goes to memory servers to a local disk'
 complete -c ream -n "__fish_seen_subcommand_from run" -l store-deadline -x -d 'longest that a memory server may take to answer'
+complete -c ream -n "__fish_seen_subcommand_from run" -l swap-protocol -x -a 'ream r3 r58 r77' -d 'how pages are exchanged with memory servers, to compare'
 complete -c ream -n "__fish_seen_subcommand_from run" -l key -F -d 'who this side is for memory servers, or their clients'
 complete -c ream -n "__fish_seen_subcommand_from run" -l servers -F -d 'memory servers and their public keys'
 complete -c ream -n "__fish_seen_subcommand_from run" -l insecure -d 'no keys, no encryption: whoever is on the network may do all'

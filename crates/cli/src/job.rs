@@ -68,7 +68,14 @@ pub fn digest_of(settings: &Settings) -> u64 {
         (&settings.memory, &settings.stores, settings.store_limit, settings.threshold),
         (settings.engine, settings.io, settings.fetch, settings.pages, settings.prefault, settings.lock),
         (settings.ranks_at_once, settings.next),
-        (&settings.memory_servers, settings.replicas, &settings.spill, settings.encrypt, settings.zip),
+        (
+            &settings.memory_servers,
+            settings.replicas,
+            &settings.spill,
+            settings.encrypt,
+            settings.zip,
+            settings.swap_protocol,
+        ),
     );
     digest(&format!("{what:?}"), 1)
 }

@@ -446,6 +446,7 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.engine = settings.engine;
     config.io = settings.io;
     config.fetch = settings.fetch;
+    config.swap_protocol = settings.swap_protocol;
     config.exec_inherit = settings.exec_inherit.into();
     config.log_level = settings.log_level;
     config.ranks_at_once = settings.ranks_at_once;

@@ -7,8 +7,8 @@ use crate::failure::{Failure, nearest};
 use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS};
 use ream_options::prefault::{DEFAULT_PREFAULT, GENERAL_PREFAULT, PrefaultError};
 use ream_options::{
-    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors, Spec, find,
-    options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
+    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors, SWAP_PROTOCOLS,
+    Spec, find, options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -112,6 +112,8 @@ pub struct Settings {
     pub io: u32,
     /// Place in [`FETCHES`].
     pub fetch: u32,
+    /// Place in [`SWAP_PROTOCOLS`].
+    pub swap_protocol: u32,
     /// Sizes of pages, by region.
     pub pages: PageChoices,
     /// What is to be there before it is used, by region.
@@ -179,6 +181,7 @@ impl Settings {
             engine: 0,
             io: 0,
             fetch: 0,
+            swap_protocol: 0,
             pages: DEFAULT_PAGES,
             prefault: DEFAULT_PREFAULT,
             lock: 0,
@@ -282,10 +285,16 @@ impl Settings {
             ("engine", ENGINES, &mut settings.engine),
             ("io", IO, &mut settings.io),
             ("fetch", FETCHES, &mut settings.fetch),
+            ("swap-protocol", SWAP_PROTOCOLS, &mut settings.swap_protocol),
             ("next", NEXT, &mut settings.next),
         ] {
             if let Some(given) = layers.last(name) {
                 *place = given.place_of(given.word()?, words)?;
+            }
+        }
+        if let Some(given) = layers.last("swap-protocol").filter(|given| given.source == Source::Flag) {
+            if settings.memory_servers.is_empty() && settings.swap_protocol != 0 {
+                return Err(given.refuse("only for memory servers; name some by --store tcp://HOST:PORT,..."));
             }
         }
         if let Some(given) = layers.last("pages") {

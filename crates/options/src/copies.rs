@@ -1,8 +1,9 @@
-//! The options that say how pages are stored: how many copies there are where memory servers are the store, and whether
-//! those on disk are encrypted.
+//! The options that say how pages are stored: copies, deadlines and protocols where memory servers are the store, and
+//! whether those on disk are encrypted.
 
 use crate::spec::{Kind, Spec};
 use crate::table::PLAIN;
+use crate::value::SWAP_PROTOCOLS;
 
 const COMMANDS: &[&str] = &["run", "doctor"];
 
@@ -54,6 +55,21 @@ pub(crate) const DEADLINE: Spec = Spec {
     long: "Longest that a memory server may take for an answer, in seconds. A server that takes longer counts as lost. One \
            whose pages have other copies counts as lost after a second already.",
     variable: "REAM_STORE_DEADLINE",
+    in_file: true,
+    ..PLAIN
+};
+
+pub(crate) const PROTOCOL: Spec = Spec {
+    name: "swap-protocol",
+    kind: Kind::Choice(SWAP_PROTOCOLS),
+    value: "NAME",
+    default: "ream",
+    help: "how pages are exchanged with memory servers, to compare",
+    long: "How pages are exchanged with memory servers. ream: as fast as can be. r3, r58, r77: as the protocols of DLM \
+           did, to compare with them: they stop all threads of the program while a page is brought in; r3 and r58 write \
+           before they read; r3 does one after the other, in one thread. The results are the same, only slower. Needs \
+           --store tcp://HOST:PORT.",
+    variable: "REAM_SWAP_PROTOCOL",
     in_file: true,
     ..PLAIN
 };

@@ -22,4 +22,4 @@ pub use size::{SizeError, parse_size, show_size};
 pub use spec::{Kind, Spec};
 pub use table::{OPTIONS, find, options_of};
 pub use turns::{NEXT, RANKS, RanksError, parse_ranks};
-pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, parse_memory};
+pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, SWAP_PROTOCOLS, parse_memory};

@@ -81,6 +81,7 @@ pub const OPTIONS: &[Spec] = &[
     copies::REPLICAS,
     copies::SPILL,
     copies::DEADLINE,
+    copies::PROTOCOL,
     Spec {
         name: "key",
         kind: Kind::File,

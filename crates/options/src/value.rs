@@ -9,6 +9,8 @@ pub const ENGINES: &[&str] = &["auto", "move", "copy", "usermode"];
 pub const IO: &[&str] = &["auto", "uring", "threads"];
 /// How much is brought in at a touch; the place of a word is the number stored in a session.
 pub const FETCHES: &[&str] = &["auto", "lazy", "aggressive"];
+/// How pages go to memory servers and come from them; the place of a word is the number stored in a session.
+pub const SWAP_PROTOCOLS: &[&str] = &["ream", "r3", "r58", "r77"];
 /// Levels of messages; the place of a word is the number stored in a session.
 pub const LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 

@@ -38,7 +38,7 @@ impl<M: Machine> Shard<M> {
         while self.free_pages() < self.marks.low + self.excess() && self.retire_one() {}
         let mut more = false;
         // Compare and write what has cooled longest, so that clean frames are at hand.
-        while self.ready() < self.marks.high + self.excess() && self.tags_free > 0 {
+        while self.ready() < self.marks.high + self.excess() && self.may_write() {
             match self.settle_one() {
                 0 => break,
                 pages => budget = budget.saturating_sub(2 + pages / 3),
@@ -314,7 +314,7 @@ impl<M: Machine> Shard<M> {
                     })
                     .count()
                     .max(1);
-                if length >= IN_PLACE && parts(rest.get(..length).unwrap_or(&[])) <= M::PARTS {
+                if length >= IN_PLACE && self.may_write() && parts(rest.get(..length).unwrap_or(&[])) <= M::PARTS {
                     if let Some(tag) = self.take_tag() {
                         self.start_write(tag, slot, rest.get(..length).unwrap_or(&[]));
                         rest = rest.get(length..).unwrap_or(&[]);
@@ -339,7 +339,7 @@ impl<M: Machine> Shard<M> {
 
     /// Writes one cluster of gathered dirty pages. Returns whether it could.
     fn flush(&mut self) -> bool {
-        if self.tags_free == 0 || self.store_full.is_some() {
+        if !self.may_write() || self.store_full.is_some() {
             return false;
         }
         let mut frames = [Frame(0); BLOCK_PAGES as usize];
@@ -445,7 +445,7 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn settle(&mut self, most: u32) {
         let mut looked = 0;
         for _ in 0..self.cooling.len() {
-            if looked >= most || self.tags_free == 0 {
+            if looked >= most || !self.may_write() {
                 break;
             }
             looked += self.settle_one();

@@ -99,6 +99,7 @@ impl<M: Machine> Shard<M> {
             op.parts[0] = (frame.0, pages);
         }
         self.counters.reads.add_alone(1);
+        self.reading += 1;
         self.started = true;
         self.machine.read(tag, store, slot, frame, pages);
     }
@@ -134,6 +135,7 @@ impl<M: Machine> Shard<M> {
             }
         }
         self.counters.writes.add_alone(1);
+        self.writing += 1;
         self.submit_write(tag, &op);
         if let Some(place) = self.ops.get_mut(tag as usize) {
             *place = op;
@@ -232,6 +234,7 @@ impl<M: Machine> Shard<M> {
 
     fn read_done(&mut self, tag: u32, op: &Op) {
         self.put_tag(tag);
+        self.reading -= 1;
         self.counters.bytes_in.add_alone(op.pages as u64 * PAGE_BYTES as u64);
         let frame = Frame(op.parts[0].0);
         let mut wanted = false;
@@ -254,6 +257,10 @@ impl<M: Machine> Shard<M> {
             self.step(info.page(), Step::Arrive);
             wanted |= info.wanted();
         }
+        let installs = wanted || self.fetch == Fetch::Aggressive;
+        if installs {
+            self.installing();
+        }
         // In runs between pages that were moved or discarded meanwhile, or read for nothing.
         let mut index = 0;
         while index < op.pages {
@@ -268,22 +275,19 @@ impl<M: Machine> Shard<M> {
                 length += 1;
             }
             if !info.detached() {
-                self.arrived(at, first, length, wanted);
+                match installs {
+                    true => self.install_and_wake((at, first, length)),
+                    false => self.queue(List::Ahead, first, length),
+                }
             }
             index += length;
         }
-    }
-
-    fn arrived(&mut self, frame: Frame, page: Page, pages: u32, wanted: bool) {
-        if wanted || self.fetch == Fetch::Aggressive {
-            self.install_and_wake((frame, page, pages));
-        } else {
-            self.queue(List::Ahead, page, pages);
-        }
+        self.has_installed();
     }
 
     fn write_done(&mut self, tag: u32, op: &Op) {
         self.put_tag(tag);
+        self.writing -= 1;
         self.tried_again = false;
         self.counters.bytes_out.add_alone(op.pages as u64 * PAGE_BYTES as u64);
         let mut clean: Option<(Page, u32)> = None;
@@ -381,6 +385,7 @@ impl<M: Machine> Shard<M> {
     /// A write failed for good: the pages stay in memory, without slots.
     fn write_failed(&mut self, tag: u32, op: &Op, errno: Errno) {
         self.put_tag(tag);
+        self.writing -= 1;
         self.failures += 1;
         for (index, at) in op.frames().enumerate() {
             let slot = Slot(op.slot + index as u32);

@@ -14,6 +14,7 @@ use ream_sys::memory::MapSlice;
 use ream_sys::{Errno, Machine};
 
 pub use ream_stats::Counters;
+use ream_stats::Swap;
 
 /// Pages that a new block of metadata costs: its table entry and the kernel's page table.
 const META_PAGES: u64 = 3;
@@ -27,6 +28,8 @@ pub struct Config {
     pub slots: u32,
     /// Which part of an allocation a fault brings in.
     pub fetch: Fetch,
+    /// How pages are exchanged with the store.
+    pub swap: Swap,
 }
 
 /// Which part of an allocation a fault brings in.
@@ -84,6 +87,10 @@ pub struct Shard<M: Machine> {
     pub(crate) ops: MapSlice<Op>,
     pub(crate) tags: MapSlice<u32>,
     pub(crate) tags_free: usize,
+    /// Reads and writes under way.
+    pub(crate) reading: u32,
+    pub(crate) writing: u32,
+    pub(crate) swap: Swap,
     pub(crate) new: Fifo,
     pub(crate) hot: Fifo,
     pub(crate) cooling: Fifo,
@@ -174,6 +181,9 @@ impl<M: Machine> Shard<M> {
             ops: MapSlice::new(tags)?,
             tags: MapSlice::new(tags)?,
             tags_free: 0,
+            reading: 0,
+            writing: 0,
+            swap: config.swap,
             new: Fifo::new(entries * 2)?,
             hot: Fifo::new(entries * 2)?,
             cooling: Fifo::new(staged)?,
@@ -235,6 +245,7 @@ impl<M: Machine> Shard<M> {
             *tag = (tags - 1 - index) as u32;
         }
         self.tags_free = tags;
+        (self.reading, self.writing) = (0, 0);
     }
 
     /// Changes the number of pages that the shard may hold.

@@ -14,15 +14,22 @@ pub(crate) const PENDING: usize = 1 << 16;
 pub(crate) struct Pending {
     page: u64,
     thread: u32,
-    write: u32,
+    write: bool,
+    /// It was served before, but for a frame.
+    again: bool,
 }
 
 // SAFETY: needed to keep the waiting list in zeroed mapped memory; all-zero bytes are a valid Pending.
 unsafe impl Zeroable for Pending {}
 
 impl<M: Machine> Shard<M> {
-    /// Takes note of a fault that cannot be served now.
+    /// Takes note of a fault that cannot be served now, for want of a frame.
     pub(crate) fn postpone(&mut self, page: Page, write: bool, thread: u32) {
+        self.postpone_as(page, write, thread, true);
+    }
+
+    /// The same; without `again` it is served later as if it came only then.
+    pub(crate) fn postpone_as(&mut self, page: Page, write: bool, thread: u32, again: bool) {
         if self.pending_len == PENDING {
             // The thread faults again and finds the queue shorter.
             self.machine.wake(Run { start: page, pages: 1 });
@@ -30,7 +37,7 @@ impl<M: Machine> Shard<M> {
         }
         let place = (self.pending_head + self.pending_len) % PENDING;
         if let Some(entry) = self.pending.get_mut(place) {
-            *entry = Pending { page: page.0, thread, write: write as u32 };
+            *entry = Pending { page: page.0, thread, write, again };
             self.pending_len += 1;
         }
     }
@@ -41,7 +48,7 @@ impl<M: Machine> Shard<M> {
             self.pending_head = (self.pending_head + 1) % PENDING;
             self.pending_len -= 1;
             let before = self.pending_len;
-            self.serve(Page(entry.page), entry.write != 0, entry.thread, true);
+            self.serve(Page(entry.page), entry.write, entry.thread, entry.again);
             if self.pending_len > before {
                 // Still no frame: the rest would not find one either.
                 return;

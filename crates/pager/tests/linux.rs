@@ -54,7 +54,12 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
                 return 0;
             }
         };
-        let mut shard = Shard::new(machine, Config { limit, slots: 1 << 24, fetch: Fetch::Auto }, counters).unwrap();
+        let mut shard = Shard::new(
+            machine,
+            Config { limit, slots: 1 << 24, fetch: Fetch::Auto, swap: ream_stats::Swap::REAM },
+            counters,
+        )
+        .unwrap();
         shard.manage(Run::inside(start, bytes)).unwrap();
         ready.send(None).unwrap();
         let mut events = Events::new();

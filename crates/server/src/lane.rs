@@ -211,6 +211,9 @@ impl Lane {
             slot += count;
         }
         self.leases.counters.pages_out.add(request.pages as u64);
+        if let Share::Pages(attached) = &self.share {
+            attached.owner().sent.add(request.pages as u64);
+        }
         Ok(())
     }
 }

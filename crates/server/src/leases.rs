@@ -2,7 +2,7 @@
 //! lane of the process that made it or of a child that reads it: both are counted by values that live with connections.
 
 use crate::memory::{Account, COST, SEGMENT, Segment};
-use crate::metrics::Counters;
+use crate::metrics::{Counter, Counters};
 use ream_wire::message::Status;
 use ream_wire::{PAGE, SEAL};
 use std::collections::HashMap;
@@ -18,6 +18,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Owner {
     pub(crate) name: String,
     pub(crate) account: Account,
+    /// Pages sent to it.
+    pub(crate) sent: Counter,
+}
+
+impl Owner {
+    pub(crate) fn new(name: &str, quota: u64) -> Owner {
+        Owner { name: name.to_owned(), account: Account::new(quota), sent: Counter::default() }
+    }
 }
 
 /// All leases, and the memory that they share.
@@ -178,6 +186,11 @@ impl Drop for Attached {
 }
 
 impl Attached {
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.holding.lease.owner
+    }
+
     /// The lease.
     pub(crate) fn lease(&self) -> &Lease {
         &self.holding.lease
@@ -317,7 +330,7 @@ mod tests {
     use ream_wire::hello::NEW_STORE;
 
     fn leases(segments: u64, quota: u64) -> (Arc<Leases>, Arc<Owner>) {
-        let owner = Arc::new(Owner { name: "x".to_owned(), account: Account::new(quota * COST) });
+        let owner = Arc::new(Owner::new("x", quota * COST));
         (Arc::new(Leases::new(segments * COST, false)), owner)
     }
 
@@ -350,7 +363,7 @@ mod tests {
     #[test]
     fn limits_hold_and_nothing_foreign_is_touched() {
         let (leases, owner) = leases(3, 2);
-        let second = Arc::new(Owner { name: "y".to_owned(), account: Account::new(9 * COST) });
+        let second = Arc::new(Owner::new("y", 9 * COST));
         let _one = leases.make(1, [1; 32], owner).unwrap();
         let _two = leases.make(2, [2; 32], second).unwrap();
         let mine = leases.hold(1).unwrap().attach(NEW_STORE).unwrap();

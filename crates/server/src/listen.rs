@@ -3,7 +3,6 @@
 use crate::control::{Control, DONE, ENDING, LEASE, STATUS};
 use crate::keys::{Client, Pair, Public};
 use crate::leases::{Hex, Leases, Owner, lock};
-use crate::memory::Account;
 use crate::stream::{GREETING, Incoming, MESSAGE};
 use crate::{lane, log, metrics, stream};
 use ream_wire::hello::{Connection, PREAMBLE};
@@ -151,9 +150,7 @@ impl Server {
         let listener = bind(config.listen)?;
         let metrics = config.metrics.map(bind).transpose()?;
         let leases = Arc::new(Leases::new(config.memory, config.large));
-        let owner = |name: &str, quota: u64| {
-            Arc::new(Owner { name: name.to_owned(), account: Account::new(quota.min(config.memory)) })
-        };
+        let owner = |name: &str, quota: u64| Arc::new(Owner::new(name, quota.min(config.memory)));
         let (pair, clients) = match config.identity {
             Some((pair, clients)) => (Some(pair), clients),
             None => (None, Vec::new()),
@@ -339,9 +336,10 @@ impl State {
                 }
                 [STATUS] => {
                     let own = format!(
-                        "ream_client_used_bytes {}\nream_client_quota_bytes {}\n",
+                        "ream_client_used_bytes {}\nream_client_quota_bytes {}\nream_client_pages_sent_total {}\n",
                         owner.account.used(),
-                        owner.account.limit()
+                        owner.account.limit(),
+                        owner.sent.get()
                     );
                     [&[DONE][..], metrics::text(&self.leases).as_bytes(), own.as_bytes()].concat()
                 }

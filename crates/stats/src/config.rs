@@ -282,6 +282,10 @@ pub struct Config {
     pub zip_alone: u32,
     /// 1: pages in store files are sealed.
     pub encrypt: u32,
+    /// Stored form of [`SwapProtocol`](crate::SwapProtocol).
+    pub swap_protocol: u32,
+    /// Room for later settings; zero.
+    pub spare: u32,
     /// The memory servers that are the store, if they are; those that there are come first.
     pub remotes: [Remote; SERVERS],
     /// Memory servers that each page is written to.
@@ -330,6 +334,8 @@ impl Config {
             zip_bytes: 0,
             zip_alone: 0,
             encrypt: 0,
+            swap_protocol: 0,
+            spare: 0,
             remotes: [Remote::NONE; SERVERS],
             replicas: 1,
             spill: 0,
@@ -357,6 +363,10 @@ impl Config {
     /// How much is brought in at a fault.
     pub const fn fetch(&self) -> Fetch {
         Fetch::from_u32(self.fetch)
+    }
+    /// How pages are exchanged with memory servers.
+    pub fn swap(&self) -> crate::Swap {
+        if self.is_remote() { crate::SwapProtocol::from_u32(self.swap_protocol).knobs() } else { crate::Swap::REAM }
     }
     /// The page size asked for in a region.
     pub fn pages(&self, region: Region) -> Pages {

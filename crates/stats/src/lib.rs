@@ -13,6 +13,7 @@ mod request;
 mod servers;
 mod session;
 mod summary;
+mod swap;
 mod tiers;
 mod turns;
 
@@ -25,6 +26,7 @@ pub use request::{Address, Need, Request, socket_name};
 pub use servers::{Copies, Granted, SERVERS, SPILL, Server, Servers};
 pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
 pub use summary::Report;
+pub use swap::{Install, PageOut, Swap, SwapProtocol};
 pub use tiers::Tiers;
 pub use turns::{Decision, Next, Seat, Stand, Turns};
 

@@ -66,6 +66,8 @@ pub struct FakeMachine {
     stores: Vec<Rc<RefCell<Disk>>>,
     ops: Vec<Op>,
     io_limit: u32,
+    /// Threads of the program are to stand still.
+    pub(crate) standing: bool,
     /// The helper that makes pages ours alone works.
     helper_busy: bool,
     threads: BTreeMap<u32, Thread>,
@@ -101,6 +103,7 @@ impl FakeMachine {
             stores: std::vec![Rc::new(RefCell::new(Disk::new(shape.store_slots)))],
             ops: Vec::new(),
             io_limit: shape.io_limit,
+            standing: false,
             helper_busy: false,
             threads: BTreeMap::new(),
             unread: VecDeque::new(),

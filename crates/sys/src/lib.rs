@@ -32,6 +32,7 @@ pub mod ring;
 pub mod socket;
 pub mod sparse;
 mod staging;
+pub mod suspend;
 pub mod syscall;
 pub mod tcp;
 pub mod thread;

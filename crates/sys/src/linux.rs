@@ -3,6 +3,7 @@
 
 mod completions;
 mod layered;
+mod servers;
 
 use crate::copier;
 use crate::digest::Key;
@@ -17,14 +18,14 @@ use crate::mover::{self, Direction};
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::queue::Queue;
-use crate::remote::{Bequest, News, Remote, RemoteConfig};
+use crate::remote::{Bequest, Remote};
 use crate::staging::Staging;
+use crate::suspend::Suspender;
 use crate::tiers::{Below, Inheritance, Tiers};
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
-use ream_stats::SERVERS;
 
 /// What a machine is made of.
 pub struct LinuxConfig {
@@ -102,6 +103,7 @@ pub struct LinuxMachine {
     remote: Option<Remote>,
     /// What lies between the pager and the store.
     tiers: Option<Tiers>,
+    suspender: Option<Suspender>,
     io_limit: u32,
     /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
     parts: MapSlice<[Part; LinuxMachine::PARTS]>,
@@ -154,6 +156,7 @@ impl LinuxMachine {
             stores,
             remote: None,
             tiers: None,
+            suspender: None,
             io_limit,
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
@@ -172,47 +175,24 @@ impl LinuxMachine {
         }
     }
 
-    /// Connects to the memory servers that are the store; `bequest` is what a parent has stored there.
-    ///
-    /// # Errors
-    /// What failed; with several servers only when none can be had.
-    pub fn connect(&mut self, config: &RemoteConfig, bequest: Option<Bequest>) -> Result<(), Setup> {
-        let remote = self.remote.insert(Remote::connect(config, bequest.as_ref())?);
-        match bequest {
-            Some(bequest) => remote.inherit(bequest).map_err(fail("mapping the state of inherited pages")),
-            None => Ok(()),
-        }
-    }
-
     /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers, and
     /// otherwise.
     pub fn bequeath(&mut self) -> (Option<Bequest>, Option<Inheritance>) {
         (self.remote.as_mut().map(Remote::bequeath), self.tiers.as_mut().map(Tiers::bequeath))
     }
 
-    /// The connections by which the store lives at each server, and, last, its file.
-    pub fn anchors(&self) -> [Fd; SERVERS + 1] {
-        let mut all = [Fd::NONE; SERVERS + 1];
-        if let Some(remote) = &self.remote {
-            all[..SERVERS].copy_from_slice(&remote.anchors());
-        }
-        all[SERVERS] = self.stores[0];
-        all
+    /// Has [`Machine::suspend`] stop threads, which it does not otherwise.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn suspend_threads(&mut self) -> Result<(), Setup> {
+        self.suspender = Some(Suspender::new().map_err(fail("prepare to stop threads"))?);
+        Ok(())
     }
 
     /// Whether nothing is in memory only that was told to be stored.
     pub fn is_settled(&self) -> bool {
         self.remote.as_ref().is_none_or(Remote::is_settled) && self.tiers.as_ref().is_none_or(Tiers::is_settled)
-    }
-
-    /// What has happened to memory servers since this was last asked.
-    pub fn take_news(&mut self) -> Option<News> {
-        self.remote.as_mut().and_then(Remote::take_news)
-    }
-
-    /// The memory server one of whose pages was not what was written there.
-    pub fn forged(&self) -> Option<usize> {
-        self.remote.as_ref().and_then(Remote::forged)
     }
 
     /// How the userfaultfd was obtained.
@@ -353,6 +333,14 @@ impl Machine for LinuxMachine {
         let inbox = &mut self.inbox;
         // SAFETY: frames of the staging area, in which nobody else writes.
         self.follower.waking(|| unsafe { copier::copy(inbox, source, page, pages) })
+    }
+
+    fn suspend(&mut self) {
+        self.suspender.iter_mut().for_each(|suspender| _ = suspender.suspend());
+    }
+
+    fn resume(&mut self) {
+        self.suspender.iter_mut().for_each(Suspender::resume);
     }
 
     fn zero_in(&mut self, page: Page) -> Copied {

@@ -167,6 +167,11 @@ pub trait Machine {
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied;
     /// The same for a run of pages, as far as it goes.
     fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved;
+    /// Has all threads of the program stand still, as far as they do within some milliseconds. Nothing depends on it:
+    /// pages are installed atomically.
+    fn suspend(&mut self) {}
+    /// Lets them go on.
+    fn resume(&mut self) {}
     /// Maps zeros at an absent page; `Exists` proves that something is mapped there. Wakes nobody.
     fn zero_in(&mut self, page: Page) -> Copied;
     /// Wakes the threads that sleep on pages of the run.

@@ -1,10 +1,15 @@
 //! Fields of /proc/PID/stat and /proc/self/task/TID/stat, read without memory of one's own.
 
 use crate::file::{self, Fd};
+use crate::syscall::{call3, number};
 use core::ffi::CStr;
 
 /// Opens the status line of a process (`b"/proc/"`) or of a thread (`b"/proc/self/task/"`).
 pub(crate) fn open_status(folder: &[u8], id: u32) -> Option<Fd> {
+    open(folder, id, b"/stat\0")
+}
+
+fn open(folder: &[u8], id: u32, last: &[u8]) -> Option<Fd> {
     let mut path = [0u8; 40];
     let mut digits = [0u8; 10];
     let mut rest = id;
@@ -17,7 +22,7 @@ pub(crate) fn open_status(folder: &[u8], id: u32) -> Option<Fd> {
             break;
         }
     }
-    let name = folder.iter().chain(digits.iter().skip(10 - count)).chain(b"/stat\0");
+    let name = folder.iter().chain(digits.iter().skip(10 - count)).chain(last);
     for (place, letter) in path.iter_mut().zip(name) {
         *place = *letter;
     }
@@ -42,6 +47,60 @@ pub(crate) fn has_ended(status: Fd) -> bool {
 fn ended(text: &[u8]) -> bool {
     let Some(close) = text.iter().rposition(|byte| *byte == b')') else { return false };
     matches!(text.get(close + 2), Some(b'Z' | b'X')) && field(text, 20).is_some_and(|threads| threads <= 1)
+}
+
+/// Whether a thread runs or could, by its open status line; not when that cannot be told, since it has ended then.
+pub(crate) fn is_running(status: Fd) -> bool {
+    let mut text = [0u8; 128];
+    let Ok(bytes) = file::read_at(status, &mut text, 0) else { return false };
+    state(text.get(..bytes).unwrap_or(&[])) == Some(b'R')
+}
+
+/// Field 3.
+fn state(text: &[u8]) -> Option<u8> {
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    text.get(close + 2).copied()
+}
+
+/// Whether a thread of this process blocks a signal; also when that cannot be told, since it has ended then.
+pub(crate) fn blocks(thread: u32, signal: u32) -> bool {
+    let Some(fd) = open(b"/proc/self/task/", thread, b"/status\0") else { return true };
+    let mut text = [0u8; 4096];
+    let bytes = file::read_at(fd, &mut text, 0).unwrap_or(0);
+    file::close(fd);
+    blocked(text.get(..bytes).unwrap_or(&[])).is_none_or(|mask| mask >> (signal - 1) & 1 != 0)
+}
+
+/// The set of blocked signals in the text of a status file.
+fn blocked(text: &[u8]) -> Option<u64> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let mask = lines.find_map(|line| line.strip_prefix(b"SigBlk:"))?;
+    u64::from_str_radix(core::str::from_utf8(mask).ok()?.trim_ascii(), 16).ok()
+}
+
+/// Names the threads of this process, whose folder of /proc is open.
+pub(crate) fn each_thread(folder: Fd, found: &mut dyn FnMut(u32)) {
+    // SAFETY: an offset in a file.
+    let _ = unsafe { call3(number::__NR_lseek, folder.0 as usize, 0, 0) };
+    let mut entries = [0u8; 4096];
+    loop {
+        let (place, room) = (entries.as_mut_ptr().expose_provenance(), entries.len());
+        // SAFETY: the kernel writes at most so many bytes.
+        let got = unsafe { call3(number::__NR_getdents64, folder.0 as usize, place, room) }.unwrap_or(0);
+        let mut rest = entries.get(..got).unwrap_or(&[]);
+        if rest.is_empty() {
+            return;
+        }
+        // Number and offset, of 8 bytes each; length, of 2; kind, of 1; name.
+        while let Some(length) = rest.get(16..18).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes) {
+            let name = rest.get(19..length as usize).unwrap_or(&[]);
+            let digits = name.split(|byte| *byte == 0).next().and_then(|name| core::str::from_utf8(name).ok());
+            if let Some(id) = digits.and_then(|digits| digits.parse().ok()) {
+                found(id);
+            }
+            rest = rest.get((length as usize).max(1)..).unwrap_or(&[]);
+        }
+    }
 }
 
 /// The name, field 2, is in parentheses and may hold anything, so the count begins behind the last of them.
@@ -77,6 +136,26 @@ mod tests {
         assert_eq!(field(text, 2), None);
         assert_eq!(field(text, 3), None);
         assert_eq!(field(b"garbage", 4), None);
+    }
+
+    #[test]
+    fn threads_and_what_they_block_are_found() {
+        assert_eq!(blocked(b"State:\tR\nSigBlk:\t0000000000400000\nSigIgn:\t0\n"), Some(1 << 22));
+        assert_eq!(blocked(b"garbage"), None);
+        let folder = file::open(c"/proc/self/task", file::flags::READ, 0).unwrap();
+        for _ in 0..2 {
+            let mut own = 0;
+            each_thread(folder, &mut |id| own += u32::from(id == process::thread_id()));
+            assert_eq!(own, 1);
+        }
+        file::close(folder);
+        let before = process::set_signal_mask(process::SignalSet(1 << 22));
+        assert!(blocks(process::thread_id(), 23) && !blocks(process::thread_id(), 22) && blocks(u32::MAX, 22));
+        process::set_signal_mask(before);
+        let status = open_status(b"/proc/self/task/", process::thread_id()).unwrap();
+        assert!(is_running(status));
+        file::close(status);
+        assert_eq!(state(b"1 (a) b) S 4"), Some(b'S'));
     }
 
     #[test]

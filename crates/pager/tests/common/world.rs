@@ -4,6 +4,7 @@
 use super::ops::Op;
 use ream_page::{Page, Run, Slot, StoreId};
 use ream_pager::{Config, Counters, Fatal, Fetch, Progress, Shard};
+use ream_stats::SwapProtocol;
 use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
 use ream_sys::{Event, Events, Machine, Wait};
 
@@ -84,11 +85,13 @@ impl World {
     }
 
     fn with(seed: u64, random: Random, limit: u64, fetch: Fetch) -> World {
+        // The upper half of a seed is the protocol.
+        let swap = SwapProtocol::from_u32((seed >> 32) as u32).knobs();
         let counters = counters();
         let shape = shape(seed, 5000);
         let mut machine = FakeMachine::new(shape);
         machine.script = Script { patience_calls: 300_000, ..Script::calm() };
-        let shard = Shard::new(machine, Config { limit, slots: 1 << 16, fetch }, counters).expect("memory");
+        let shard = Shard::new(machine, Config { limit, slots: 1 << 16, fetch, swap }, counters).expect("memory");
         World {
             shard,
             counters,

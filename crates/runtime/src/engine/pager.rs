@@ -97,7 +97,7 @@ fn prepare() -> Result<(), Failure> {
         ream_stats::Fetch::Lazy => Fetch::Lazy,
         ream_stats::Fetch::Aggressive => Fetch::Aggressive,
     };
-    let config = Config { limit: total, slots: most_slots(), fetch };
+    let config = Config { limit: total, slots: most_slots(), fetch, swap: session.config().swap() };
     let shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
     let place = memory::map(size_of::<Shard<LinuxMachine>>(), 4096, Protection::ReadWrite)
         .map_err(failed("mapping the pager's state"))?

@@ -60,7 +60,10 @@ pub(super) fn machine(
         ream_stats::Engine::Move => &[true],
         ream_stats::Engine::Copy => &[false],
     };
+    let swap = settled.swap();
     let rings: &[bool] = match session.config().io() {
+        // Who receives is another thread.
+        ream_stats::Io::Auto if swap.threads > 1 => &[false],
         ream_stats::Io::Auto => &[true, false],
         ream_stats::Io::Uring => &[true],
         ream_stats::Io::Threads => &[false],
@@ -95,6 +98,10 @@ pub(super) fn machine(
                         machine
                             .interpose(&tiers, inherited.kept)
                             .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
+                    }
+                    if swap.suspends() {
+                        let ready = machine.suspend_threads();
+                        ready.map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
                     }
                     fork::publish(&machine);
                     session.uses(match (lending::on(), machine.moves()) {

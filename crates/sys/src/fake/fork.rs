@@ -40,6 +40,7 @@ impl FakeMachine {
             stores,
             ops: std::vec::Vec::new(),
             io_limit: shape.io_limit,
+            standing: false,
             helper_busy: false,
             threads,
             unread: VecDeque::new(),

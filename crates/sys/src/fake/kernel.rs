@@ -437,7 +437,18 @@ impl Machine for FakeMachine {
         self.io_limit
     }
 
+    fn suspend(&mut self) {
+        self.standing = true;
+    }
+
+    fn resume(&mut self) {
+        self.standing = false;
+    }
+
     fn poll(&mut self, wait: Wait, events: &mut Events) {
+        if self.standing && self.ops.is_empty() {
+            self.fail("the program stands still, and nothing is under way for which it should");
+        }
         let micros = match wait {
             Wait::No => 0,
             Wait::Micros(n) => n,

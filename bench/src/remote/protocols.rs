@@ -1,0 +1,131 @@
+//! DLM's swap protocols and Ream's own, side by side, by the programs with which DLM was measured: a quarter of their data is
+//! local. Nothing is read ahead with DLM's, as it did not; and what two copies of each page cost.
+
+use super::programs::{self, Program};
+use super::rows::{Figure, Must};
+use super::{Bench, server::Server};
+use crate::interrupt;
+use std::ffi::OsString;
+
+/// Threads of the programs.
+pub const THREADS: [u64; 4] = [1, 2, 4, 8];
+/// Per cent of the data that are local.
+const SHARE: u64 = 25;
+/// What r77 took in DLM's publications, of r3's time: where several threads fault it is to be reached.
+const MARGINS: [(&str, f64); 5] =
+    [("micro", 0.75), ("stream", 0.62), ("matmul", 0.88), ("blocked", 0.81), ("fft", 0.88)];
+/// Name of the row of copies.
+pub const COPIES: &str = "replicas-2";
+
+fn margin(program: &Program) -> Option<f64> {
+    MARGINS.iter().find(|(name, _)| *name == program.name).map(|(_, margin)| *margin)
+}
+
+fn name(protocol: &str, program: &Program, threads: u64) -> String {
+    format!("{protocol}-{}-t{threads}", program.name)
+}
+
+/// The programs and numbers of threads of which a row is wanted.
+pub fn wanted(quick: bool, only: &[String], wanted: &dyn Fn(&str) -> bool) -> Vec<(Program, u64)> {
+    let mut all = Vec::new();
+    for program in programs::all(quick).into_iter().filter(|program| margin(program).is_some()) {
+        for threads in THREADS {
+            let small = !quick || !only.is_empty() || program.name == "micro" && threads == 4;
+            if small && ["r58", "r77", "ream"].iter().any(|protocol| wanted(&name(protocol, &program, threads))) {
+                all.push((program, threads));
+            }
+        }
+    }
+    all
+}
+
+impl Bench {
+    /// A program with each of the protocols: rows of two of DLM's against its first, and of Ream's against the best.
+    pub(super) fn protocols(&mut self, program: &Program, threads: u64, rounds: usize) -> Result<Vec<Figure>, String> {
+        let mut seconds: [Vec<f64>; 4] = Default::default();
+        let mut sum = None;
+        let dlm = |protocol: &'static str| [protocol, "--fetch=lazy"];
+        let all = [
+            dlm("--swap-protocol=r3"),
+            dlm("--swap-protocol=r58"),
+            dlm("--swap-protocol=r77"),
+            ["--swap-protocol=ream", "--fetch=auto"],
+        ];
+        for round in 0..rounds {
+            for place in crate::pages::order(round, all.len()) {
+                interrupt::check()?;
+                let run = self.program(program, threads, Some(SHARE), &all[place], &mut sum);
+                match run {
+                    // FFTW is no part of every machine.
+                    Err(why) if why.contains("built without") => {
+                        let (name, skipped) = (name("r77", program, threads), Some(why));
+                        return Ok(vec![Figure { name, skipped, ..Figure::default() }]);
+                    }
+                    run => seconds[place].push(run?.seconds),
+                }
+            }
+        }
+        let [r3, r58, r77, ream] = seconds;
+        // A single thread has nobody to be held up by.
+        let margin = if threads == 1 { 1.0 } else { margin(program).unwrap_or(1.0) };
+        let best: Vec<f64> = r3.iter().zip(&r77).map(|(r3, r77)| r3.min(*r77)).collect();
+        let figure = |protocol: &str, ream, against, other: &str, must| Figure {
+            name: name(protocol, program, threads),
+            what: format!("{}, {threads} threads, {SHARE} % local, sealed, protocol {protocol}", program.what),
+            unit: "s",
+            ream,
+            against,
+            other: other.into(),
+            must,
+            ..Figure::default()
+        };
+        Ok(vec![
+            figure("r58", r58, r3.clone(), "r3", None),
+            figure("r77", r77, r3, "r3", Some(Must::Most(margin))),
+            figure("ream", ream, best, "the better of r3 and r77", Some(Must::Most(1.0))),
+        ])
+    }
+
+    /// What it costs to write each page to two of two servers, against to one of them.
+    pub(super) fn copies(&mut self, rounds: usize) -> Result<Figure, String> {
+        let all = programs::all(self.options.quick);
+        let program = *all.iter().find(|program| program.name == "blocked").ok_or("no such program")?;
+        let memory = (self.options.data * 4).max(1 << 30);
+        let start = |name| Server::start(&self.commands, &self.path, &self.scratch, name, true, memory);
+        let servers = [start("first")?, start("second")?];
+        let options = Server::together(&servers, &self.scratch)?;
+        let (mut sum, mut two, mut one) = (None, Vec::new(), Vec::new());
+        for round in 0..rounds {
+            for place in crate::pages::order(round, 2) {
+                interrupt::check()?;
+                let mut with: Vec<OsString> = options.clone();
+                with.push(if place == 0 { "--replicas=2" } else { "--replicas=1" }.into());
+                let run = self.program_at(&program, 2, Some(SHARE), &with, &mut sum)?;
+                if place == 0 { &mut two } else { &mut one }.push(run.seconds);
+            }
+        }
+        Ok(Figure {
+            name: COPIES.into(),
+            what: format!("{}, 2 threads, {SHARE} % local, sealed, each page at two servers", program.what),
+            unit: "s",
+            ream: two,
+            against: one,
+            other: "one copy".into(),
+            must: Some(Must::Most(1.25)),
+            ..Figure::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_programs_with_up_to_eight_threads_are_compared() {
+        assert_eq!(wanted(false, &[], &|_| true).len(), 20);
+        assert_eq!(wanted(true, &[], &|_| true).len(), 1);
+        let only = ["r77-fft-t8".to_owned()];
+        assert_eq!(wanted(true, &only, &|name| name == "r77-fft-t8").len(), 1);
+    }
+}
