@@ -112,7 +112,7 @@ impl Calls {
     /// Where a slot of `object` with this name is to lead.
     pub fn ours(&self, name: &[u8], object: &Object) -> Option<usize> {
         if name == b"dlsym" {
-            return (object.base != self.base).then(|| asked as *const () as usize);
+            return (object.base != self.base).then_some(asked as *const () as usize);
         }
         // SAFETY: the name of a symbol in an object's table, which ends with a zero byte there.
         self.wrapper(unsafe { CStr::from_ptr(name.as_ptr().cast()) })
