@@ -7,6 +7,10 @@ use ream_sys::memory::MapSlice;
 
 const ORDERS: usize = 10;
 const NIL: u32 = u32::MAX;
+/// Runs of holes up to this length are taken side by side.
+const SHORT: u32 = 32;
+/// Holes that are set apart for them at a time.
+const ROW: u32 = 64;
 
 /// What a frame in use holds.
 #[derive(Clone, Copy, Debug)]
@@ -236,6 +240,9 @@ pub struct Frames {
     /// Free places of the small area: with memory behind them, and holes.
     full: Buddy,
     holes: Buddy,
+    /// Holes set apart for short runs: the first, and how many are left. What is moved out in one go lies side by side
+    /// there, and so do the free frames that it becomes.
+    row: (u32, u32),
     /// The same for the huge area, in blocks, as stacks.
     huge_full: MapSlice<u32>,
     huge_full_len: usize,
@@ -254,6 +261,7 @@ impl Frames {
             info: MapSlice::new(frames as usize)?,
             full: Buddy::new(huge_start as usize)?,
             holes: Buddy::new(huge_start as usize)?,
+            row: (0, 0),
             huge_full: MapSlice::new(huge.max(1))?,
             huge_full_len: 0,
             huge_holes: MapSlice::new(huge.max(1))?,
@@ -272,6 +280,7 @@ impl Frames {
         self.holes.heads = [NIL; ORDERS];
         self.full.count = 0;
         self.holes.count = 0;
+        self.row = (0, 0);
         for place in 0..self.huge_start as usize {
             if let (Some(full), Some(hole)) = (self.full.free.get_mut(place), self.holes.free.get_mut(place)) {
                 if *full != 0 || *hole != 0 {
@@ -320,7 +329,7 @@ impl Frames {
 
     /// Empty places of the small area.
     pub fn hole_count(&self) -> u64 {
-        self.holes.count
+        self.holes.count + self.row.1 as u64
     }
 
     /// Free populated places of the small area.
@@ -340,7 +349,28 @@ impl Frames {
 
     /// Takes a run of empty places.
     pub fn take_hole(&mut self, pages: u32) -> Option<Frame> {
-        self.holes.take(pages).map(Frame)
+        if pages > SHORT {
+            return self
+                .holes
+                .take(pages)
+                .or_else(|| {
+                    let (first, left) = core::mem::take(&mut self.row);
+                    self.holes.release(first, left);
+                    self.holes.take(pages)
+                })
+                .map(Frame);
+        }
+        if self.row.1 < pages {
+            let row = self.holes.take_any(ROW)?;
+            let (first, left) = core::mem::replace(&mut self.row, row);
+            self.holes.release(first, left);
+        }
+        let (first, left) = self.row;
+        if left < pages {
+            return None;
+        }
+        self.row = (first + pages, left - pages);
+        Some(Frame(first))
     }
 
     /// Takes populated places of any shape, at most `most`, to be emptied.
@@ -426,7 +456,7 @@ mod tests {
             sorted.sort_unstable();
             assert!(sorted.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "runs overlap");
             let used: u32 = sorted.iter().map(|run| run.1).sum();
-            assert_eq!(frames.holes.count, 2048 - used as u64);
+            assert_eq!(frames.hole_count(), 2048 - used as u64);
         }
         for (frame, pages) in held {
             frames.put_hole(frame, pages);
