@@ -56,7 +56,7 @@ dlm:
 # Not linked with MPI: see mpi/shim.c.
 mpi: $(mpi_libraries)
 
-$(release)/libream-mpi-%.so: mpi/shim.c mpi/turns.h mpi/calls.txt mpi/generate.sh
+$(release)/libream-mpi-%.so: mpi/shim.c mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
 	mkdir -p $(release)/mpi-$*
 	mpi/generate.sh $(mpicc_$*) > $(release)/mpi-$*/calls.inc
 	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \

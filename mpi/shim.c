@@ -360,10 +360,12 @@ static void look_for_turns(void)
 	FIND(defer);
 	FIND(counts);
 	FIND(sent);
+	FIND(drops);
+	FIND(overwritten);
 	FIND(end);
 #undef FIND
 	if (!found.join || !found.enter || !found.leave || !found.idle || !found.rouse || !found.defer || !found.counts ||
-	    !found.sent || !found.end)
+	    !found.sent || !found.drops || !found.overwritten || !found.end)
 		return;
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		crowded = ranks_here() > CPU_COUNT(&processors);
@@ -497,6 +499,11 @@ __attribute__((destructor)) static void end(void)
 	BOTH(name, params, args)
 
 #define WAIT(name, params, args) PASS(name, params, args, (void)0, (void)0)
+#define OVER(name, params, args) PASS(name, params, args, if (worth_dropping()) drop_##name args, (void)0)
+#define PROBE(name, params, args) PASS(name, params, args, (void)0, if (result == MPI_SUCCESS) probed(comm, message, status))
+#define SEEK(name, params, args) \
+	PASS(name, params, args, (void)0, \
+	     tested(result != MPI_SUCCESS || *flag != 0); if (result == MPI_SUCCESS && *flag) probed(comm, message, status))
 #define ASK(name, params, args, answer) PASS(name, params, args, (void)0, tested(result != MPI_SUCCESS || *answer != 0))
 #define SYNC(name, params, args) PASS(name, params, args, (void)0, answered())
 #define SEND(name, params, args) \
@@ -513,4 +520,5 @@ __attribute__((destructor)) static void end(void)
 	} \
 	BOTH(name, params, args)
 
+#include "drops.h"
 #include "calls.inc"

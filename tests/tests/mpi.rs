@@ -198,6 +198,11 @@ fn lines(outcome: &Outcome) -> Vec<String> {
 
 /// Four ranks that need three to four times their budget together, and page.
 fn same_as_plain(source: &str, arguments: &[&str], memory: &str) {
+    same_as_plain_with(source, arguments, memory, &["1", "2", "all"], &[]);
+}
+
+/// The same with these numbers of ranks at once, and, where there are more options, with each of those as well.
+fn same_as_plain_with(source: &str, arguments: &[&str], memory: &str, at_once: &[&str], options: &[&str]) {
     each(|mpi| {
         let program = mpi.program(source);
         let scratch = Scratch::new("mpi");
@@ -206,8 +211,12 @@ fn same_as_plain(source: &str, arguments: &[&str], memory: &str) {
         let plain = mpi.job(4, None, &program, &arguments).finish();
         plain.exited(0);
         assert!(!plain.out().is_empty());
-        for at_once in ["1", "2", "all"] {
-            let turns = Turns::new(memory, at_once);
+        let settings = at_once.iter().map(|number| (*number, None));
+        for (at_once, option) in settings.chain(options.iter().map(|option| (at_once[0], Some(*option)))) {
+            let mut turns = Turns::new(memory, at_once);
+            if let Some(option) = option {
+                turns = turns.with(option);
+            }
             let outcome = turns.job(mpi, 4, &program, &arguments).finish();
             outcome.exited(0);
             assert_eq!(lines(&outcome), lines(&plain), "{source} {at_once}");
@@ -236,6 +245,34 @@ fn kmeans() {
 #[test]
 fn torture() {
     same_as_plain("torture.c", &["16", "20", "FILE"], "40M");
+}
+
+/// What calls overwrite is dropped, and nothing else.
+#[test]
+fn overwritten_buffers() {
+    same_as_plain_with("dropped.c", &["700"], "16M", &["1", "2"], &["--on-run=aggressive", "--drop-received=no"]);
+}
+
+/// Each way of giving room up and of coming back; `auto` is that of all other tests.
+#[test]
+fn at_the_switch() {
+    each(|mpi| {
+        let program = mpi.program("kmeans.c");
+        let arguments = ["150000", "4"];
+        let plain = mpi.job(6, None, &program, &arguments).finish();
+        plain.exited(0);
+        for on_block in ["lazy", "aggressive"] {
+            for on_run in ["lazy", "aggressive"] {
+                let turns = Turns::new("24M", "2");
+                let turns = turns.with(&format!("--on-block={on_block}")).with(&format!("--on-run={on_run}"));
+                let outcome = turns.job(mpi, 6, &program, &arguments).finish();
+                outcome.exited(0);
+                assert_eq!(lines(&outcome), lines(&plain), "{on_block} {on_run}");
+                let summary = turns.summary();
+                assert!(summary.number("turns") > 6 && summary.number("bytes_in") > 0, "{on_block} {on_run}: no turns");
+            }
+        }
+    });
 }
 
 #[test]

@@ -275,7 +275,7 @@ impl<M: Machine> Shard<M> {
     }
 
     fn arrived(&mut self, frame: Frame, page: Page, pages: u32, wanted: bool) {
-        if wanted || self.fetch == Fetch::Aggressive {
+        if wanted || self.fetch == Fetch::Aggressive || self.back.active() {
             self.install_and_wake((frame, page, pages));
         } else {
             self.queue(List::Ahead, page, pages);

@@ -95,6 +95,18 @@ stored_enum! {
 }
 
 stored_enum! {
+    /// What is done with a rank's memory when its turn ends or begins.
+    Switch {
+        /// What costs less, as measured.
+        Auto = 0,
+        /// Nothing: pages stay until somebody needs the room, and come back when they are touched.
+        Lazy = 1,
+        /// All at once: what was changed is written and the room given up; what was there is brought back.
+        Aggressive = 2,
+    }
+}
+
+stored_enum! {
     /// Which page size a region of memory is given.
     Pages {
         /// Large pages where they pay.
@@ -276,8 +288,14 @@ pub struct Config {
     pub next: u32,
     /// How long nothing happens before a rank more may compute, in milliseconds.
     pub patience_ms: u32,
+    /// Stored form of [`Switch`]: when a rank's turn ends.
+    pub on_block: u32,
+    /// Stored form of [`Switch`]: when a rank's turn begins.
+    pub on_run: u32,
+    /// 1: what a call of MPI is going to overwrite is not saved.
+    pub drop_received: u32,
     /// Room for later settings; zero.
-    pub spare: [u32; 2],
+    pub spare: u32,
     /// The memory server that is the store, if one is.
     pub remote: Remote,
 }
@@ -314,7 +332,10 @@ impl Config {
             ranks_at_once: 0,
             next: 0,
             patience_ms: 10_000,
-            spare: [0; 2],
+            on_block: 0,
+            on_run: 0,
+            drop_received: 1,
+            spare: 0,
             remote: Remote::NONE,
         }
     }
@@ -329,6 +350,14 @@ impl Config {
     /// How much is brought in at a fault.
     pub const fn fetch(&self) -> Fetch {
         Fetch::from_u32(self.fetch)
+    }
+    /// What is done when a rank's turn ends.
+    pub const fn on_block(&self) -> Switch {
+        Switch::from_u32(self.on_block)
+    }
+    /// What is done when a rank's turn begins.
+    pub const fn on_run(&self) -> Switch {
+        Switch::from_u32(self.on_run)
     }
     /// The page size asked for in a region.
     pub fn pages(&self, region: Region) -> Pages {
