@@ -69,6 +69,29 @@ pub struct Pairs {
     pub with: Vec<String>,
 }
 
+/// What `ream bench mpi` was told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ranks {
+    /// Bytes of data of the cells.
+    pub data: u64,
+    /// The store's directory.
+    pub store: PathBuf,
+    /// Beginnings of names of rows; empty: all.
+    pub only: Vec<String>,
+    /// Runs of each kind.
+    pub rounds: usize,
+    /// Small data.
+    pub quick: bool,
+    /// Compare with kernel swap.
+    pub swap: bool,
+    /// `openmpi` or `mpich`; `None`: the first that is there.
+    pub implementation: Option<String>,
+    /// File for the figures.
+    pub json: Option<PathBuf>,
+    /// Further options of `ream run`.
+    pub with: Vec<String>,
+}
+
 /// What is to be done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
@@ -84,6 +107,8 @@ pub enum Command {
     Pages(Pages),
     /// `coverage`.
     Coverage(Pairs),
+    /// `mpi`.
+    Ranks(Ranks),
 }
 
 /// The help text.
@@ -96,6 +121,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
        ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
                                        under whatever else promises them
+       ream bench mpi [OPTION]...      ranks of MPI in turns, without turns, on swap (--swap, root), with enough memory
        ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
 
 Of ream bench all:
@@ -110,7 +136,7 @@ Of ream bench all:
   --store, --with   as of the chapters
 
 Of the chapters:
-  --data SIZE       data of the worker (paging: 4G; fits: 1G)
+  --data SIZE       data of the worker (paging: 4G; fits: 1G), or of the two ranks of the cells (mpi: 4G)
   --memory SIZE     budget (paging: 1G; fits, malloc: 4G; pages: none)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
   --only ROW        only rows whose names begin so; may be repeated (paging, coverage)
@@ -121,6 +147,7 @@ Of the chapters:
   --seconds N       length of a slice (paging: 2)
   --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; pages: 15)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
+  --implementation  openmpi or mpich (mpi)
   --pairs N         pairs of runs (fits, malloc: 15)
   --quick           small data and few rounds: to see that it works, not to measure
   --with OPTION     a further option of ream run; may be repeated
@@ -153,15 +180,19 @@ fn size(text: &str) -> Result<u64, String> {
 /// One line that says what is wrong.
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let Some((what, rest)) = arguments.split_first() else { return Ok(Command::Help) };
-    let (is_paging, is_pages) = (what == "paging", what == "pages");
+    let (is_paging, is_pages, is_mpi) = (what == "paging", what == "pages", what == "mpi");
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "fits" | "malloc" | "pages" | "coverage") {
+    if !matches!(what.as_str(), "paging" | "fits" | "malloc" | "pages" | "coverage" | "mpi") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
     let (mut data, mut memory) = if is_paging { (4 << 30, 1 << 30) } else { (1 << 30, 4 << 30) };
     let (mut seconds, mut rounds, mut pairs) = (2.0, if is_pages { 15 } else { 5 }, 15);
+    let mut implementation = None;
+    if is_mpi {
+        data = 4 << 30;
+    }
     let (mut rows, mut against, mut pool, mut quick, mut budget) = (Vec::new(), Vec::new(), false, false, None);
     let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
     let (mut store, mut programs) = (PathBuf::from("/var/tmp"), false);
@@ -179,11 +210,12 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         match name {
             "--help" | "-h" => return Ok(Command::Help),
             "--json" => json = Some(value()?.into()),
-            "--only" if is_paging || what == "coverage" => only.push(value()?),
+            "--only" if is_paging || is_mpi || what == "coverage" => only.push(value()?),
             "--programs" if what == "coverage" => programs = true,
             _ if what == "coverage" => return Err(format!("unknown option {name}; see ream bench --help")),
             "--data" if !is_pages => data = size(&value()?)?,
-            "--memory" => {
+            "--implementation" if is_mpi => implementation = Some(value()?),
+            "--memory" if !is_mpi => {
                 memory = size(&value()?)?;
                 budget = Some(memory);
             }
@@ -193,9 +225,9 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--store" => store = value()?.into(),
             "--with" => with.push(value()?),
             "--rounds" | "--pairs" if is_pages => rounds = count(value()?)?,
-            "--pairs" if !is_paging => pairs = count(value()?)?,
-            "--rounds" if is_paging => rounds = count(value()?)?,
-            "--swap" if is_paging => swap = true,
+            "--pairs" if !is_paging && !is_mpi => pairs = count(value()?)?,
+            "--rounds" if is_paging || is_mpi => rounds = count(value()?)?,
+            "--swap" if is_paging || is_mpi => swap = true,
             "--seconds" if is_paging => {
                 let text = value()?;
                 seconds = text.parse().ok().filter(|s| *s > 0.0 && *s < 1e4).ok_or(format!("'{text}' is no time"))?;
@@ -203,6 +235,9 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--quick" => {
                 (seconds, rounds, pairs, quick) = (0.3, if is_pages { 5 } else { 3 }, 5, true);
                 (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
+                if is_mpi {
+                    (data, rounds) = (512 << 20, 1);
+                }
             }
             _ => return Err(format!("unknown option {name}; see ream bench --help")),
         }
@@ -212,6 +247,9 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             return Err("--data must be at least twice --memory, or nothing is paged".into());
         }
         return Ok(Command::Paging(Paging { data, memory, store, only, seconds, rounds, json, swap, with }));
+    }
+    if is_mpi {
+        return Ok(Command::Ranks(Ranks { data, store, only, rounds, quick, swap, implementation, json, with }));
     }
     if is_pages {
         return Ok(Command::Pages(Pages { rounds, rows, against, pool, quick, memory: budget, store, json, with }));

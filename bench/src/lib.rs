@@ -13,6 +13,7 @@ pub mod lru;
 pub mod machine;
 pub mod malloc;
 pub mod measured;
+pub mod mpi;
 pub mod others;
 pub mod pages;
 pub mod paging;
@@ -62,6 +63,7 @@ fn chapter(args: &[String]) -> Result<Option<i32>, String> {
         Command::Malloc(options) => malloc::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Coverage(options) => coverage::run(&options),
+        Command::Ranks(options) => mpi::run(&options),
     };
     good.map(|good| Some(i32::from(!good)))
 }

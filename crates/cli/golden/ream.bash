@@ -29,7 +29,7 @@ _ream() {
         unmark) options="--help -h" words="" ;;
         serve) options="--memory -m --key --insecure --listen --clients --quota --metrics --drain --pages --help -h" words="" ;;
         keys) options="--help -h" words="" ;;
-        bench) options="--help -h" words="all compare report paging fits malloc pages coverage" ;;
+        bench) options="--help -h" words="all compare report paging fits malloc pages mpi coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
         help) options="--help -h" words="run doctor setup status compare mark unmark serve keys bench completions man" ;;
