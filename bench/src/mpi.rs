@@ -205,7 +205,7 @@ fn measure(
     let memory = data * 10 / TENTHS;
     let words = words(name, each, count);
     let swap = match options.swap {
-        true => Some(Swap::new(&options.store, data * 2, memory + (RANKS * 12 << 20), &commands.worker)?),
+        true => Some(Swap::new(&options.store, data * 2, memory + ((RANKS * 12) << 20), &commands.worker)?),
         false => None,
     };
     let group = swap.as_ref().map(Swap::entrance);
@@ -345,7 +345,7 @@ fn pair(options: &Ranks, job: &Job, rows: &mut Vec<Value>) -> Result<bool, Strin
 
 /// The ancestors' cells: two ranks in turns over their data, which fit, or of which one rank's fit.
 fn cells(options: &Ranks, job: &Job, rows: &mut Vec<Value>) -> Result<(), String> {
-    let each = options.data / 2 >> 20;
+    let each = options.data >> 21;
     println!("cells: two ranks of {each} MiB, MB/s: plain; {}", WAYS.join(", "));
     for what in ["read", "write", "both"] {
         let words = words(&format!("cells-{what}"), each, 3);
