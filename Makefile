@@ -22,7 +22,7 @@ mpicc_mpich = $(or $(shell command -v mpicc.mpich),$(shell mpicc -show 2>/dev/nu
 mpi_libraries = $(if $(mpicc_openmpi),$(release)/libream-mpi-openmpi.so) $(if $(mpicc_mpich),$(release)/libream-mpi-mpich.so)
 mpi_programs = $(patsubst $(release)/libream-mpi-%.so,$(release)/ream-bench-mpi-%,$(mpi_libraries))
 
-.PHONY: all build library command dlm mpi nas wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build library command dlm mpi nas noise models wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -44,7 +44,7 @@ library:
 	$(CARGO) build --release --package ream-calls
 	$(CARGO) build --release --package ream-inside
 
-command: dlm nas
+command: dlm nas noise models
 	$(CARGO) build --release --package ream-cli --package ream-bench --package ream-dlmc
 
 # The functions of dlm.h, which programs are linked with.
@@ -71,9 +71,22 @@ $(release)/libream-mpi-%.so: mpi/shim.c mpi/drops.h mpi/turns.h mpi/calls.txt mp
 
 # The kernels of `ream bench nas` and `all`. OPENMP= builds them for one thread, where the compiler has no OpenMP.
 OPENMP ?= -fopenmp
+# The programs of `ream bench remote`; the one by FFTW where that is installed.
+fftw = $(and $(OPENMP),$(wildcard /usr/include/fftw3.h))
 nas:
 	mkdir -p $(release)
 	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) bench/nas/*.c -o $(release)/ream-bench-nas -lm
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) $(if $(fftw),-DWITH_FFTW) bench/dlm/*.c -o $(release)/ream-bench-dlm $(if $(fftw),-lfftw3_omp -lfftw3) -lm
+
+# What `ream noise` looks with.
+noise:
+	mkdir -p $(release)
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -pthread bench/noise/noise.c -o $(release)/ream-bench-noise
+
+# What `ream bench all` runs as models of real programs.
+models:
+	mkdir -p $(release)
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror -pthread $(or $(OPENMP),-Wno-unknown-pragmas) bench/models/*.c -o $(release)/ream-bench-models -lm
 
 # The Python package, with the library and the command inside.
 wheel:
@@ -135,6 +148,9 @@ install:
 	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
 	$(INSTALL) -D -m 755 $(release)/ream-bench-coverage $(bin)/ream-bench-coverage
 	$(INSTALL) -D -m 755 $(release)/ream-bench-nas $(bin)/ream-bench-nas
+	$(INSTALL) -D -m 755 $(release)/ream-bench-dlm $(bin)/ream-bench-dlm
+	$(INSTALL) -D -m 755 $(release)/ream-bench-noise $(bin)/ream-bench-noise
+	$(INSTALL) -D -m 755 $(release)/ream-bench-models $(bin)/ream-bench-models
 	$(INSTALL) -D -m 644 $(release)/libream.so $(lib)/libream.so
 	$(INSTALL) -D -m 644 $(release)/libream_calls.so $(lib)/libream_calls.so
 	$(INSTALL) -D -m 644 $(release)/libream_inside.so $(lib)/libream_inside.so
@@ -162,7 +178,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-mpi-openmpi $(bin)/ream-bench-mpi-mpich $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(bin)/ream-bench-mpi-openmpi $(bin)/ream-bench-mpi-mpich $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc

@@ -10,7 +10,7 @@ declare -A needs=(
         redis-server:redis-server R:r-base-core /usr/lib/R/site-library/rlang:r-cran-rlang
         /usr/lib/R/site-library/data.table:r-cran-data.table /usr/bin/python3:python3
         /usr/lib/python3/dist-packages/numpy:python3-numpy setpriv:util-linux /usr/lib/postgresql:postgresql
-        /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/ip:iproute2 node:nodejs javac:default-jdk-headless chromium:chromium
+        /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/ip:iproute2 iperf3:iperf3 /usr/include/fftw3.h:libfftw3-dev node:nodejs javac:default-jdk-headless chromium:chromium
         pkg-config:pkgconf cmake:cmake
         mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev mpiexec.mpich:mpich mpicc.mpich:libmpich-dev
         /usr/lib/python3/dist-packages/pip:python3-pip /usr/lib/python3/dist-packages/wheel:python3-wheel"

@@ -5,14 +5,17 @@ mod arguments;
 mod changes;
 mod charts;
 mod contest;
+mod distant;
 mod ground;
 mod html;
+mod models;
 mod overview;
 mod plan;
 mod progress;
 mod result;
 mod slices;
 mod table;
+mod timetable;
 
 use crate::driver::Commands;
 use crate::interrupt::{self, INTERRUPTED};
@@ -28,6 +31,7 @@ use serde_json::json;
 use slices::Slices;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
+use timetable::Timetable;
 
 /// The file of all figures in the directory of results.
 pub const FILE: &str = "ream-bench.json";
@@ -196,8 +200,9 @@ fn directory(options: &Options) -> Result<PathBuf, String> {
 fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results, String> {
     let library = commands.ream.with_file_name("libream.so");
     let near = |name: &str| commands.worker.with_file_name(name);
-    let programs =
-        [commands.ream.clone(), library, near("ream-bench-worker"), near("ream-bench-kernels"), near("ream-bench-nas")];
+    let workers = ["worker", "kernels", "nas", "dlm", "models"].map(|name| near(&format!("ream-bench-{name}")));
+    let programs: Vec<PathBuf> =
+        [commands.ream.clone(), library, near(crate::noise::PROGRAM)].into_iter().chain(workers).collect();
     let there: Vec<&Path> = programs.iter().filter(|path| path.is_file()).map(PathBuf::as_path).collect();
     let digest = machine::digest(&there)?;
     let settings = json!({
@@ -246,7 +251,9 @@ fn all_steps(
     results: &mut Results,
 ) -> Result<(), String> {
     let estimates = steps.iter().map(|step| if results.done.contains(&step.name) { 0.0 } else { step.estimate });
-    let mut progress = Progress::new(estimates.collect());
+    let estimates: Vec<f64> = estimates.collect();
+    let timetable = Timetable::new(options.limit(), estimates.clone());
+    let (mut progress, before, start) = (Progress::new(estimates), results.seconds, Instant::now());
     let mut slices = Some(Slices::new(plan::paging(options)));
     for (number, step) in steps.iter().enumerate() {
         if results.done.contains(&step.name) {
@@ -255,15 +262,32 @@ fn all_steps(
         interrupt::check()?;
         let begun = Instant::now();
         let mut round = |done: usize, of: usize| progress.show(number, &step.name, done, of);
+        let time = timetable.allot(number, before + start.elapsed().as_secs_f64());
+        ground.end = time.end;
         let rows = match &step.job {
+            _ if time.over() => Ok(left_out(step)),
             Job::Slices(row) => {
                 let slices = slices.get_or_insert_with(|| Slices::new(plan::paging(options)));
-                match slices.measure(ground, row, &mut round) {
+                match slices.measure(ground, row, &time, &mut round) {
                     Ok(row) => Ok(vec![row]),
                     // A worker that got the signal, too, is no failure.
                     Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
+                    Err(_) if time.over() => Ok(left_out(step)),
                     Err(why) => {
                         let mut failed = Row::new(slices::CHAPTER, row.name, "");
+                        failed.failed = Some(why);
+                        Ok(vec![failed])
+                    }
+                }
+            }
+            Job::Remote(part) => {
+                slices = None;
+                let sizes = plan::remote(options);
+                match part.measure(&sizes, &mut round) {
+                    Ok(figures) => Ok(figures.iter().map(|figure| distant::convert(figure, &sizes)).collect()),
+                    Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
+                    Err(why) => {
+                        let mut failed = Row::new(distant::CHAPTER, &part.name(), "");
                         failed.failed = Some(why);
                         Ok(vec![failed])
                     }
@@ -272,7 +296,7 @@ fn all_steps(
             Job::Contest(task) => {
                 // The other chapters have the machine to themselves.
                 slices = None;
-                contest::measure(ground, task, &mut round)
+                contest::measure(ground, task, &time, &mut round)
             }
         };
         progress.clear();
@@ -290,6 +314,17 @@ fn all_steps(
     }
     results.finished = true;
     save(file, results)
+}
+
+/// The rows of a step that there is no time for.
+fn left_out(step: &Step) -> Vec<Row> {
+    let mut rows = match &step.job {
+        Job::Slices(row) => vec![Row::new(slices::CHAPTER, row.name, "")],
+        Job::Remote(part) => vec![Row::new(distant::CHAPTER, &part.name(), "")],
+        Job::Contest(task) => contest::rows(task),
+    };
+    rows.iter_mut().for_each(|row| row.unavailable = Some(timetable::OVER.into()));
+    rows
 }
 
 /// The command that measures a step again.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What `ream bench paging` was told.
+/// What `ream bench paging` and `remote` were told.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Paging {
     /// Bytes of data.
@@ -17,6 +17,8 @@ pub struct Paging {
     pub seconds: f64,
     /// Slices of each kind.
     pub rounds: usize,
+    /// Programs of small size (remote).
+    pub quick: bool,
     /// File for the figures.
     pub json: Option<PathBuf>,
     /// Compare with kernel swap.
@@ -99,6 +101,8 @@ pub enum Command {
     Help,
     /// `paging`.
     Paging(Paging),
+    /// `remote`.
+    Remote(Paging),
     /// `fits`.
     Fits(Pairs),
     /// `malloc`.
@@ -117,6 +121,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
        ream bench compare OLD.json NEW.json [--noise PERCENT]  what changed beyond noise; 1 when anything got worse
        ream bench report FILE.json DIR  the report of results anew
        ream bench paging [OPTION]...   paging against the raw device, kernel swap and plain RAM
+       ream bench remote [OPTION]...   paging to a memory server against the bare network (root: all of it)
        ream bench fits [OPTION]...     data that fit the budget, with and without Ream
        ream bench malloc [OPTION]...   small malloc and free, with and without Ream
        ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
@@ -130,22 +135,23 @@ Of ream bench all:
   --resume          go on with what was interrupted, in the directory of --out
   --only PATTERN    only steps whose names hold this, * for anything; may be repeated
   --list            name the steps, with how long they take
-  --rounds N        rounds of each row
+  --minutes N       all of it takes no longer (--quick: 10, --full: 90): fewer rounds, at last fewer rows
+  --rounds N        rounds of each row, however long they take
   --npb DIR         programs of the original NAS suite as well (cg.A.x and so on), there or in bin below it
   --anyway          also on a machine that is too small or busy; the report says so
   --store, --with   as of the chapters
 
 Of the chapters:
-  --data SIZE       data of the worker (paging: 4G; fits: 1G), or of the two ranks of the cells (mpi: 4G)
-  --memory SIZE     budget (paging: 1G; fits, malloc: 4G; pages: none)
+  --data SIZE       data of the worker (paging: 4G; fits, remote: 1G), or of the two ranks of the cells (mpi: 4G)
+  --memory SIZE     budget (paging: 1G; remote: 256M; fits, malloc: 4G; pages: none)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
-  --only ROW        only rows whose names begin so; may be repeated (paging, coverage)
+  --only ROW        only rows whose names begin so; may be repeated (paging, remote, coverage)
   --rows PATTERN    only rows whose names hold this, * for anything; may be repeated (pages)
   --against PATTERN hold Ream only against these of the other allocators, 'none' for none; may be repeated (pages)
   --pool            make the kernel's pool of large pages larger for those that need one, and give it back (pages; root)
   --programs        programs in C, C++ and Fortran as well, linked in four ways (coverage; needs compilers)
-  --seconds N       length of a slice (paging: 2)
-  --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; pages: 15)
+  --seconds N       length of a slice (paging: 2; remote: 1)
+  --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; remote: 7; pages: 15)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
   --implementation  openmpi or mpich (mpi)
   --pairs N         pairs of runs (fits, malloc: 15)
@@ -180,19 +186,26 @@ fn size(text: &str) -> Result<u64, String> {
 /// One line that says what is wrong.
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let Some((what, rest)) = arguments.split_first() else { return Ok(Command::Help) };
-    let (is_paging, is_pages, is_mpi) = (what == "paging", what == "pages", what == "mpi");
+    let (is_remote, is_pages, is_mpi) = (what == "remote", what == "pages", what == "mpi");
+    let is_paging = what == "paging" || is_remote;
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "fits" | "malloc" | "pages" | "coverage" | "mpi") {
+    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "pages" | "coverage" | "mpi") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
-    let (mut data, mut memory) = if is_paging { (4 << 30, 1 << 30) } else { (1 << 30, 4 << 30) };
-    let (mut seconds, mut rounds, mut pairs) = (2.0, if is_pages { 15 } else { 5 }, 15);
+    let (mut data, mut memory) = match what.as_str() {
+        "paging" => (4 << 30, 1 << 30),
+        "remote" => (1 << 30, 256 << 20),
+        "mpi" => (4 << 30, 4 << 30),
+        _ => (1 << 30, 4 << 30),
+    };
+    let (mut seconds, mut rounds, mut pairs) = match what.as_str() {
+        "remote" => (1.0, 7, 15),
+        "pages" => (2.0, 15, 15),
+        _ => (2.0, 5, 15),
+    };
     let mut implementation = None;
-    if is_mpi {
-        data = 4 << 30;
-    }
     let (mut rows, mut against, mut pool, mut quick, mut budget) = (Vec::new(), Vec::new(), false, false, None);
     let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
     let (mut store, mut programs) = (PathBuf::from("/var/tmp"), false);
@@ -227,7 +240,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--rounds" | "--pairs" if is_pages => rounds = count(value()?)?,
             "--pairs" if !is_paging && !is_mpi => pairs = count(value()?)?,
             "--rounds" if is_paging || is_mpi => rounds = count(value()?)?,
-            "--swap" if is_paging || is_mpi => swap = true,
+            "--swap" if is_paging && !is_remote || is_mpi => swap = true,
             "--seconds" if is_paging => {
                 let text = value()?;
                 seconds = text.parse().ok().filter(|s| *s > 0.0 && *s < 1e4).ok_or(format!("'{text}' is no time"))?;
@@ -235,6 +248,9 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--quick" => {
                 (seconds, rounds, pairs, quick) = (0.3, if is_pages { 5 } else { 3 }, 5, true);
                 (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
+                if is_remote {
+                    (seconds, rounds) = (0.4, 5);
+                }
                 if is_mpi {
                     (data, rounds) = (512 << 20, 1);
                 }
@@ -246,7 +262,8 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         if data < 2 * memory {
             return Err("--data must be at least twice --memory, or nothing is paged".into());
         }
-        return Ok(Command::Paging(Paging { data, memory, store, only, seconds, rounds, json, swap, with }));
+        let paging = Paging { data, memory, store, only, seconds, rounds, quick, json, swap, with };
+        return Ok(if is_remote { Command::Remote(paging) } else { Command::Paging(paging) });
     }
     if is_mpi {
         return Ok(Command::Ranks(Ranks { data, store, only, rounds, quick, swap, implementation, json, with }));

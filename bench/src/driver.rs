@@ -1,6 +1,6 @@
 //! A worker process: started plain, under Ream or in a cgroup; told slices of work, asked for what they came to.
 
-use crate::work::{Done, Slice};
+use crate::work::{Done, Slice, Times};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the commands lie.
 #[derive(Clone, Debug)]
@@ -88,6 +88,7 @@ pub struct Worker {
     child: Child,
     replies: Receiver<String>,
     what: &'static str,
+    until: Option<Instant>,
 }
 
 impl Worker {
@@ -101,7 +102,14 @@ impl Worker {
             Under::Ream(_) => "the worker under Ream",
             Under::Group(_) => "the worker in swap",
         };
-        let mut command = command(commands, under, &["data".into(), pages.to_string()])?;
+        Worker::begin(command(commands, under, &["data".into(), pages.to_string()])?, what)
+    }
+
+    /// Starts one by this command, and has it fill its data in order.
+    ///
+    /// # Errors
+    /// It could not be started, or ended.
+    pub fn begin(mut command: Command, what: &'static str) -> Result<(Worker, Done), String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
         let (sender, replies) = channel();
@@ -114,8 +122,8 @@ impl Worker {
                 }
             });
         }
-        let mut worker = Worker { child, replies, what };
-        let filled = worker.say("fill", 900.0)?;
+        let mut worker = Worker { child, replies, what, until: None };
+        let filled = worker.say("fill", 900.0)?.parse()?;
         Ok((worker, filled))
     }
 
@@ -125,14 +133,29 @@ impl Worker {
     /// It ended, found wrong data, or did not answer for minutes.
     pub fn slice(&mut self, slice: &Slice) -> Result<Done, String> {
         let patience = if slice.accesses > 0 { 900.0 } else { slice.seconds + 120.0 };
-        self.say(&slice.to_string(), patience)
+        self.say(&slice.to_string(), patience)?.parse()
     }
 
-    fn say(&mut self, command: &str, patience: f64) -> Result<Done, String> {
+    /// Times so many touches at random, those that waited for the store.
+    ///
+    /// # Errors
+    /// As of [`Worker::slice`].
+    pub fn touches(&mut self, count: u64) -> Result<Times, String> {
+        self.say(&format!("touches {count}"), 120.0)?.parse()
+    }
+
+    /// Answers are waited for until then only.
+    pub fn until(&mut self, until: Option<Instant>) {
+        self.until = until;
+    }
+
+    fn say(&mut self, command: &str, patience: f64) -> Result<String, String> {
         let sent = self.child.stdin.as_mut().map(|input| writeln!(input, "{command}").and_then(|()| input.flush()));
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64());
+        let patience = left.unwrap_or(patience).min(patience);
         let reply = self.replies.recv_timeout(Duration::from_secs_f64(patience));
         match (sent, reply) {
-            (Some(Ok(())), Ok(line)) => line.parse(),
+            (Some(Ok(())), Ok(line)) => Ok(line),
             (_, Err(RecvTimeoutError::Timeout)) => {
                 Err(format!("{} did not answer to '{command}' for {patience} s", self.what))
             }

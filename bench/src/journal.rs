@@ -2,7 +2,7 @@
 //! benchmark ends: by itself; by a keeper, which waits for the benchmark's end; or, if both are killed, at the next start.
 //! Only root changes anything, so only root has a journal.
 
-use crate::swap;
+use crate::{swap, zram};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -20,6 +20,8 @@ enum Change {
     Setting(PathBuf, String, String),
     /// Swap was set up beside stores in this directory, which holds a note of its own.
     Swap(PathBuf),
+    /// A device of compressed memory with this number.
+    Zram(u32),
 }
 
 impl Change {
@@ -27,12 +29,14 @@ impl Change {
         match self {
             Change::Setting(file, before, now) => format!("setting\t{}\t{before}\t{now}\n", file.display()),
             Change::Swap(directory) => format!("swap\t{}\n", directory.display()),
+            Change::Zram(number) => format!("zram\t{number}\n"),
         }
     }
 
     fn read(line: &str) -> Option<Change> {
         match *line.split('\t').collect::<Vec<_>>().as_slice() {
             ["setting", file, before, now] => Some(Change::Setting(file.into(), before.into(), now.into())),
+            ["zram", number] => number.parse().ok().map(Change::Zram),
             ["swap", directory] => Some(Change::Swap(directory.into())),
             _ => None,
         }
@@ -48,6 +52,7 @@ impl Change {
             }
             Change::Setting(..) => {}
             Change::Swap(directory) => swap::clean(directory),
+            Change::Zram(number) => zram::remove(*number),
         }
     }
 }
@@ -110,6 +115,25 @@ impl Journal {
     /// The journal cannot be written.
     pub fn swap(&mut self, directory: &Path) -> Result<(), String> {
         self.note(Change::Swap(directory.to_owned()))
+    }
+
+    /// Makes a device of compressed memory the first swap, until [`Journal::no_zram`].
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn zram(&mut self, bytes: u64) -> Result<(), String> {
+        let number = zram::add()?;
+        self.note(Change::Zram(number))?;
+        zram::on(number, bytes).inspect_err(|_| self.no_zram())
+    }
+
+    /// Takes such devices down.
+    pub fn no_zram(&mut self) {
+        while let Some(place) = self.changes.iter().rposition(|change| matches!(change, Change::Zram(_))) {
+            self.changes[place].undo();
+            self.changes.remove(place);
+        }
+        let _ = self.save();
     }
 
     /// Puts a setting back.
@@ -242,7 +266,9 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_written() {
-        for change in [Change::Setting("/a b".into(), "x".into(), "y".into()), Change::Swap("/var".into())] {
+        for change in
+            [Change::Setting("/a b".into(), "x".into(), "y".into()), Change::Swap("/var".into()), Change::Zram(7)]
+        {
             assert_eq!(Change::read(change.line().trim_end_matches('\n')), Some(change));
         }
         assert_eq!(Change::read("format\tdisk"), None);

@@ -14,16 +14,19 @@ pub mod machine;
 pub mod malloc;
 pub mod measured;
 pub mod mpi;
+pub mod noise;
 pub mod others;
 pub mod pages;
 pub mod paging;
 pub mod pool;
 pub mod raw;
+pub mod remote;
 pub mod report;
 pub mod rows;
 pub mod statistics;
 pub mod swap;
 pub mod work;
+mod zram;
 
 pub use all::figures;
 use arguments::Command;
@@ -35,7 +38,12 @@ use machine::Tlb;
 pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
     interrupt::outlive_workers();
     let rest = args.get(1..).unwrap_or_default();
+    let mut help = arguments::HELP;
     let result = match args.first().map(String::as_str) {
+        Some("noise") => {
+            help = noise::HELP;
+            noise::main(rest, tlb)
+        }
         Some("all") => all::main(rest, tlb),
         Some("compare") => all::compare(rest),
         Some("report") => all::report(rest),
@@ -44,11 +52,12 @@ pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
     match result {
         Ok(Some(status)) => status,
         Ok(None) => {
-            print!("{}", arguments::HELP);
+            print!("{help}");
             0
         }
         Err(error) => {
-            eprintln!("ream: bench: {error}");
+            let what = if args.first().is_some_and(|word| word == "noise") { "noise" } else { "bench" };
+            eprintln!("ream: {what}: {error}");
             125
         }
     }
@@ -60,6 +69,7 @@ fn chapter(args: &[String]) -> Result<Option<i32>, String> {
         Command::Help => return Ok(None),
         Command::Paging(options) => paging::run(&options),
         Command::Fits(options) => fits::run(&options),
+        Command::Remote(options) => remote::run(&options),
         Command::Malloc(options) => malloc::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Coverage(options) => coverage::run(&options),

@@ -96,6 +96,21 @@ pub const OTHERS: &[Setting] = &[
     },
 ];
 
+/// A preloaded library that keeps every other allocation in a file; for what does not fit.
+pub const TIERS: Setting = Setting {
+    name: "memkind tiers",
+    short: "memkind",
+    environment: &[
+        ("LD_PRELOAD", "libmemtier.so.0"),
+        (
+            "MEMKIND_MEM_TIERS",
+            "KIND:DRAM,RATIO:1;KIND:FS_DAX,PATH:/var/tmp,PMEM_SIZE_LIMIT:8G,RATIO:1;POLICY:STATIC_RATIO",
+        ),
+    ],
+    proof: Proof::Library("libmemtier"),
+    ..PLAIN
+};
+
 /// The program under this setting; its pool, if it has one, mounted.
 pub fn under(setting: &Setting, program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -157,7 +172,8 @@ pub struct Signs {
 
 /// Why a run was not under what it should have been.
 pub fn doubt(proof: Proof, signs: &Signs) -> Option<&'static str> {
-    const ALLOCATORS: &[&str] = &["libream.so", "libjemalloc", "libmimalloc", "libtcmalloc", "libhugetlbfs"];
+    const ALLOCATORS: &[&str] =
+        &["libream.so", "libjemalloc", "libmimalloc", "libtcmalloc", "libhugetlbfs", "libmemtier"];
     let loaded = |name: &str| signs.libraries.iter().any(|library| library.contains(name));
     match proof {
         Proof::Nothing if ALLOCATORS.iter().any(|name| loaded(name)) => Some("another allocator is preloaded"),

@@ -11,6 +11,7 @@ use crate::work::{Done, Slice, Walk};
 use crate::{content::PAGE, interrupt, lru};
 use serde_json::json;
 use std::ffi::OsString;
+use std::time::Instant;
 
 /// Page-clusters of swap: the kernel's default, more, none.
 pub(crate) const CLUSTERS: [u32; 3] = [3, 6, 0];
@@ -27,6 +28,8 @@ pub(crate) struct Bench {
     workers: Option<Workers>,
     /// Says nothing on standard output.
     pub(crate) quiet: bool,
+    /// When workers are no longer waited for.
+    end: Option<Instant>,
 }
 
 struct Workers {
@@ -95,7 +98,13 @@ impl Bench {
         };
         let under_ream = ream_options(options.memory, &options.store, &options.with);
         let pages = options.data / PAGE as u64;
-        Ok(Bench { options, commands, under_ream, pages, raw, best, swap, workers: None, quiet: false })
+        Ok(Bench { options, commands, under_ream, pages, raw, best, swap, workers: None, quiet: false, end: None })
+    }
+
+    /// So many rounds from now on, and workers until then.
+    pub(crate) fn allow(&mut self, rounds: usize, end: Option<Instant>) {
+        self.options.rounds = rounds;
+        self.end = end;
     }
 
     /// Sizes, and what the device is measured with.
@@ -123,6 +132,10 @@ impl Bench {
             Some(workers) => workers,
             None => self.start_workers()?,
         };
+        let Workers { ream, plain, swap } = &mut workers;
+        for worker in [ream, plain].into_iter().chain(swap) {
+            worker.until(self.end);
+        }
         // Workers that failed once are not asked again.
         let figures = self.measure_with(row, &mut workers, progress)?;
         self.workers = Some(workers);
@@ -235,6 +248,7 @@ impl Bench {
     fn measure_zipf(&mut self) -> Result<Figures, String> {
         let (warm, measured) = (self.pages * 3, self.pages * 3 / 2);
         let (mut worker, _) = Worker::start(&self.commands, &Under::Ream(&self.under_ream), self.pages)?;
+        worker.until(self.end);
         let slice = |accesses| Slice { walk: Walk::Zipf, threads: 1, seconds: 0.0, accesses };
         worker.slice(&slice(warm))?;
         let done = worker.slice(&slice(measured))?;

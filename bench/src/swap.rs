@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const CLUSTER: &str = "/proc/sys/vm/page-cluster";
+/// How many pages the kernel reads around a fault in swap, as a power of two.
+pub(crate) const CLUSTER: &str = "/proc/sys/vm/page-cluster";
 const STATE: &str = "ream-bench-swap";
 
 /// What was set up, as written to the state file before it was.
@@ -56,12 +57,14 @@ fn hierarchy() -> Option<(PathBuf, bool)> {
     controllers.split_whitespace().any(|name| name == "memory").then(|| (second.to_owned(), false))
 }
 
-fn tool(name: &str) -> Command {
+/// A tool of the system, also where only root looks for it.
+pub(crate) fn tool(name: &str) -> Command {
     let found = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(|place| Path::new(place).join(name));
     Command::new(found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| name.into()))
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+/// Runs a tool; its words are the error.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", text.trim())) }

@@ -33,6 +33,10 @@ pub enum Walk {
     Hot(u64),
     /// 64 MiB in order, then 500 pages at random, and so on.
     Phases,
+    /// In order, reading a word of every cache line.
+    Lines,
+    /// In order, overwriting what was discarded just before, 2 MiB at a time: nothing has to be read.
+    Renew,
 }
 
 /// One slice of work.
@@ -62,6 +66,8 @@ impl fmt::Display for Slice {
             Walk::Zipf => ("zipf", 0, 0),
             Walk::Hot(pages) => ("hot", pages, 0),
             Walk::Phases => ("phases", 0, 0),
+            Walk::Lines => ("lines", 0, 0),
+            Walk::Renew => ("renew", 0, 0),
         };
         write!(f, "slice {name} {a} {b} {} {} {}", self.threads, self.seconds, self.accesses)
     }
@@ -87,6 +93,8 @@ impl FromStr for Slice {
             "zipf" => Walk::Zipf,
             "hot" => Walk::Hot(number(a)?),
             "phases" => Walk::Phases,
+            "lines" => Walk::Lines,
+            "renew" => Walk::Renew,
             _ => return Err(bad()),
         };
         let seconds = seconds.parse().map_err(|_| bad())?;
@@ -152,6 +160,46 @@ impl FromStr for Done {
     }
 }
 
+/// How long single faults took, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Times {
+    /// Half of them took no longer.
+    pub p50: f64,
+    /// Nine of ten.
+    pub p90: f64,
+    /// 99 of a hundred.
+    pub p99: f64,
+    /// How many were timed.
+    pub count: u64,
+}
+
+impl Times {
+    /// Of these times in microseconds.
+    pub fn of(times: &[f64]) -> Times {
+        let at = |share| crate::statistics::quantile(times, share);
+        Times { p50: at(0.5), p90: at(0.9), p99: at(0.99), count: times.len() as u64 }
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "times {} {} {} {}", self.p50, self.p90, self.p99, self.count)
+    }
+}
+
+impl FromStr for Times {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Times, String> {
+        let numbers: Option<Vec<f64>> =
+            line.strip_prefix("times ").and_then(|rest| rest.split(' ').map(|word| word.trim().parse().ok()).collect());
+        match numbers.as_deref() {
+            Some(&[p50, p90, p99, count]) => Ok(Times { p50, p90, p99, count: count as u64 }),
+            _ => Err(format!("the worker said: {line}")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +212,8 @@ mod tests {
         let ream = ReamCounts { refaults: 9, bytes_in: 1 << 40, ..ReamCounts::default() };
         let done = Done { accesses: 5, seconds: 1.5, cpu_seconds: 0.5, major_faults: 7, ream };
         assert_eq!(done.to_string().parse(), Ok(done));
+        let times = Times::of(&[3.0, 1.0, 2.0]);
+        assert_eq!((times.to_string().parse(), times.p50, times.count), (Ok(times), 2.0, 3));
         assert!("done 1 2".parse::<Done>().is_err());
         assert!("slice hop 0 0 1 1 1".parse::<Slice>().is_err());
     }

@@ -5,6 +5,8 @@ mod browser;
 mod cgroup;
 mod compare;
 mod compile;
+mod fleet;
+mod gate;
 mod installation;
 mod memory_server;
 mod outcome;
@@ -17,11 +19,14 @@ mod run;
 mod runnable;
 mod shmem;
 mod skip;
+mod space;
 
 pub use browser::Browser;
 pub use cgroup::Cgroup;
 pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build, compiled};
+pub use fleet::{Condition, Fleet, Member, Steadfast};
+pub use gate::Gate;
 pub use installation::{Installation, ran};
 pub use memory_server::{Meddle, MemoryServer, Proxy, make_key};
 pub use outcome::{Outcome, Summary};
@@ -34,6 +39,7 @@ pub use run::{Run, Running};
 pub use runnable::{make_runnable, wait_until_written};
 pub use shmem::Shmem;
 pub use skip::{large_pages, skip};
+pub use space::Space;
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;

@@ -213,6 +213,67 @@ fn swap_goes_whoever_is_killed() {
     }
 }
 
+/// What the kernel is set to, and which of its devices of compressed memory there are.
+fn kernel() -> Vec<String> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let mut devices: Vec<String> = devices.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    devices.retain(|name| name.starts_with("zram"));
+    devices.sort();
+    let settings = ["/proc/sys/vm/page-cluster", "/sys/module/zswap/parameters/enabled", "/proc/swaps"];
+    settings.map(read).into_iter().chain(devices).collect()
+}
+
+/// Compressed memory, too, and settings of the kernel, at the end and at the next start.
+#[test]
+fn what_was_set_is_set_back() {
+    let _alone = alone();
+    if !is_root() || !Path::new("/sys/class/zram-control/hot_add").exists() {
+        return skip("settings of ream bench all", "not root, or no zram");
+    }
+    let before = kernel();
+    let bench = Bench::new("bench-settings");
+    let output = bench.run(&["--only", "table: write on disk", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(kernel(), before);
+    let results = bench.results();
+    if series(&results["rows"][0], "zram")["absent"].is_string() {
+        return skip("settings of ream bench all", "no memory cgroup, or no swap on this file system");
+    }
+    let bench = Bench::new("bench-settings-kill");
+    let mut child = bench.start(&["--only", "table: write on disk", "--rounds", "50"]);
+    wait("zram is on", || kernel().iter().any(|line| line.contains("/dev/zram")) || child_ended(child.id()));
+    let own = child.id() as i32;
+    for pid in bench.left().alive().into_iter().filter(|pid| *pid != own).chain([own]) {
+        // SAFETY: only sends a signal; the process carries this test's mark.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    child.wait().expect("waiting");
+    assert_ne!(kernel(), before, "nobody is left to take it down");
+    let next = Bench::new("bench-settings-next").run(&["--only", "NAS: EP", "--rounds", "1"]);
+    assert_eq!(next.status.code(), Some(0), "{next:?}");
+    wait("all is as it was", || kernel() == before);
+    assert!(fs::read_dir(&bench.store).expect("the store").next().is_none());
+}
+
+#[test]
+fn a_time_limit_is_kept_by_fewer_rounds() {
+    let _alone = alone();
+    let bench = Bench::new("bench-minutes");
+    let output = bench.run(&["--only", "NAS: ", "--minutes", "0.1"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let results = bench.results();
+    let rows = results["rows"].as_array().expect("rows");
+    assert_eq!((rows.len(), &results["finished"]), (5, &Value::Bool(true)), "{results:#}");
+    let cut = |row: &&Value| row["notes"].to_string().contains("for the time limit");
+    let out = |row: &&Value| row["unavailable"].as_str().is_some_and(|why| why.contains("the time limit came first"));
+    assert!(rows.iter().any(|row| cut(&row) || out(&row)), "{results:#}");
+    for row in rows.iter().filter(|row| !out(row)) {
+        let count = series(row, "Ream")["values"].as_array().map_or(0, Vec::len);
+        assert!(count >= 1 && series(row, "plain")["values"].as_array().map(Vec::len) == Some(count), "{row:#}");
+    }
+}
+
 /// Whether a child that is not waited for has ended.
 fn child_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -342,11 +342,28 @@ fn what_is_no_server_is_named() {
     for (arguments, word) in [
         (["status", "--server", "nodeb:7400"], "nodeb:7400"),
         (["status", "--server", "tcp://nodeb"], "tcp://nodeb"),
-        (["run", "--store=tcp://a:1,tcp://b:2", "true"], "one memory server"),
+        (["run", "--store=tcp://a:1,b:2", "true"], "tcp://a:1,b:2"),
     ] {
         let output = Command::new(ream_tests::ream_binary()).args(arguments).output().expect("ream");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {errors}");
         assert!(errors.contains(word) && errors.lines().count() == 1, "{arguments:?}: {errors}");
     }
+}
+
+#[test]
+fn doctor_names_each_server() {
+    let server = MemoryServer::start("64M", &[]);
+    let nobody = "127.0.0.1:1";
+    let servers = format!("{} {public}\n{nobody} {public}\n", server.address, public = server.public);
+    std::fs::write(server.file("servers"), servers).expect("the list of servers");
+    let store = format!("tcp://{},tcp://{nobody}", server.address);
+    let mut command = Command::new(ream_tests::ream_binary());
+    command.args(["doctor", "--store", &store, "--key"]).arg(server.file("client.key"));
+    let output = command.arg("--servers").arg(server.file("servers")).output().expect("ream");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(line(&format!("store tcp://{}", server.address)).contains("64 MiB left for us, answers in "), "{text}");
+    assert!(line(&format!("store tcp://{nobody}")).contains("refused"), "{text}");
+    assert!(line("memory servers").contains("1 of 2 can be had, each page at two"), "{text}");
 }

@@ -39,6 +39,8 @@ pub struct Options {
     pub resume: bool,
     /// Also on a machine that is too small or busy.
     pub anyway: bool,
+    /// Minutes that all of it may take.
+    pub minutes: Option<f64>,
     /// Rounds of each row.
     pub rounds: Option<usize>,
     /// Further options of `ream run`.
@@ -57,10 +59,22 @@ impl Default for Options {
             list: false,
             resume: false,
             anyway: false,
+            minutes: None,
             rounds: None,
             with: Vec::new(),
             suite: None,
         }
+    }
+}
+
+impl Options {
+    /// Minutes that all of it may take; none where rounds were asked for and no time.
+    pub fn limit(&self) -> Option<f64> {
+        let usual = match self.scale {
+            Scale::Quick => 10.0,
+            Scale::Full => 90.0,
+        };
+        self.minutes.or_else(|| self.rounds.is_none().then_some(usual))
     }
 }
 
@@ -106,6 +120,11 @@ pub fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
             "--anyway" => options.anyway = true,
             "--with" => options.with.push(words.value(&name)?),
             "--npb" => options.suite = Some(words.value(&name)?.into()),
+            "--minutes" => {
+                let text = words.value(&name)?;
+                let minutes = text.parse().ok().filter(|minutes| (0.1..=10_000.0).contains(minutes));
+                options.minutes = Some(minutes.ok_or_else(|| format!("'{text}' is no number of minutes"))?);
+            }
             "--rounds" => {
                 let text = words.value(&name)?;
                 let count = text.parse().ok().filter(|count| (1..=1000).contains(count));
@@ -179,7 +198,19 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for words in [&["--resume"][..], &["--rounds", "0"], &["--out"], &["--list=yes"], &["--onyl", "x"], &["x"]] {
+        assert_eq!(of(&["--rounds=3"]).unwrap().unwrap().limit(), None);
+        assert_eq!(of(&["--rounds=3", "--minutes", "2.5"]).unwrap().unwrap().limit(), Some(2.5));
+        assert_eq!(of(&["--full"]).unwrap().unwrap().limit(), Some(90.0));
+        for words in [
+            &["--minutes", "0"][..],
+            &["--minutes=x"],
+            &["--resume"],
+            &["--rounds", "0"],
+            &["--out"],
+            &["--list=yes"],
+            &["--onyl", "x"],
+            &["x"],
+        ] {
             assert!(of(words).is_err(), "{words:?}");
         }
     }

@@ -3,21 +3,28 @@
 
 use super::ground::{Ground, Start, in_words};
 use super::result::{Kind, Row, Series};
+use super::timetable::{Allotted, OVER};
 use crate::interrupt::INTERRUPTED;
 use crate::machine;
 use crate::measured::Ran;
+use crate::noise::understand;
 use crate::pages::order;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Where a program's figures are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Read {
     /// It prints the seconds that it took and a checksum.
     Timed,
+    /// The same, but for the seconds: it prints a load of processors in percent.
+    Load,
     /// It prints seconds, one for each of these names; a row each, and one for the whole run.
     Numbers(&'static [&'static str]),
     /// The whole run; it prints a checksum after the seconds that it took.
     Whole,
+    /// It is what `ream noise` looks with; rows as [`NOISE`] has them.
+    Noise,
     /// It prints a report of the NAS suite: "Time in seconds", and whether it was verified.
     Suite,
 }
@@ -68,7 +75,7 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
     let text = ran.out.trim();
     let said = || format!("said '{}'", text.chars().take(80).collect::<String>());
     match read {
-        Read::Timed | Read::Whole => {
+        Read::Timed | Read::Whole | Read::Load => {
             let (seconds, sum) = text.split_once(' ').ok_or_else(said)?;
             let inside: f64 = seconds.parse().map_err(|_| said())?;
             Ok((vec![if read == Read::Whole { ran.seconds } else { inside }], sum.trim().to_owned()))
@@ -78,6 +85,12 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
             let mut numbers = numbers.filter(|numbers| numbers.len() == names.len()).ok_or_else(said)?;
             numbers.push(ran.seconds);
             Ok((numbers, String::new()))
+        }
+        Read::Noise => {
+            let said = understand(text)?;
+            let calls = ["getppid", "read", "mmap+munmap"].map(|name| said.call(name));
+            let others = [said.work() / 1e6, said.lost() * 100.0, said.others * 100.0];
+            Ok(([others, calls].concat(), "verified".into()))
         }
         Read::Suite => {
             let value = |name: &str| {
@@ -94,9 +107,22 @@ fn figures(read: Read, ran: &Ran) -> Result<(Vec<f64>, String), String> {
     }
 }
 
+const OTHERS: &str = "taken by the pager";
+
+/// The rows of what looks for noise, and their units.
+const NOISE: [(&str, &str); 6] = [
+    ("fixed work", "ms"),
+    ("time lost to detours", "%"),
+    (OTHERS, "% of a processor"),
+    ("getppid", "ns"),
+    ("read", "ns"),
+    ("mmap and munmap", "ns"),
+];
+
 /// Names of the rows of a task.
 fn names(task: &Task) -> Vec<String> {
     match task.read {
+        Read::Noise => NOISE.iter().map(|(name, _)| (*name).to_owned()).collect(),
         Read::Numbers(names) => {
             names.iter().chain(&["whole run"]).map(|name| format!("{}, {name}", task.name)).collect()
         }
@@ -104,15 +130,31 @@ fn names(task: &Task) -> Vec<String> {
     }
 }
 
+/// The rows of a task, without figures.
+pub fn rows(task: &Task) -> Vec<Row> {
+    let mut rows: Vec<Row> = names(task).iter().map(|name| Row::new(task.chapter, name, &task.what)).collect();
+    match task.read {
+        Read::Noise => rows.iter_mut().zip(NOISE).for_each(|(row, (_, unit))| row.unit = unit.into()),
+        Read::Load => rows.iter_mut().for_each(|row| row.unit = "% of a processor".into()),
+        _ => {}
+    }
+    for row in &mut rows {
+        (row.data, row.sweep) = (task.data, task.sweep.clone());
+    }
+    rows
+}
+
 /// Measures a task; tells after each round how many of how many runs are done. Rows say themselves what failed.
 ///
 /// # Errors
 /// The benchmark was interrupted.
-pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize, usize)) -> Result<Vec<Row>, String> {
-    let mut rows: Vec<Row> = names(task).iter().map(|name| Row::new(task.chapter, name, &task.what)).collect();
-    for row in &mut rows {
-        (row.data, row.sweep) = (task.data, task.sweep.clone());
-    }
+pub fn measure(
+    ground: &mut Ground,
+    task: &Task,
+    time: &Allotted,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Row>, String> {
+    let mut rows = rows(task);
     let all = |mut rows: Vec<Row>, change: &dyn Fn(&mut Row)| {
         rows.iter_mut().for_each(change);
         Ok(rows)
@@ -127,7 +169,7 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
         let why = format!("it needs {needed} MiB of RAM; {free} MiB are available");
         return all(rows, &|row| row.unavailable = Some(why.clone()));
     }
-    if !task.contenders.iter().any(|contender| matches!(contender.start, Start::Swap(_))) {
+    if !task.contenders.iter().any(|contender| matches!(contender.start, Start::Swap(..))) {
         ground.no_swap();
     }
     let mut absent: Vec<Option<String>> =
@@ -138,8 +180,15 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
         values.push(vec![series; rows.len()]);
     }
     let mut sum: Option<String> = None;
+    // One that is far slower than all others is not to take the time of what follows.
+    let patience = time.seconds().map(|seconds| Duration::from_secs_f64((seconds / 6.0).max(5.0)));
     let total = (task.rounds + 1) * task.contenders.len();
-    for round in 0..=task.rounds {
+    let (mut took, mut done) = (Duration::ZERO, 0);
+    'rounds: for round in 0..=task.rounds {
+        if round > 1 && !time.fits(took) {
+            break;
+        }
+        let begun = Instant::now();
         for (turn, place) in order(round, task.contenders.len()).into_iter().enumerate() {
             progress(round * task.contenders.len() + turn, total);
             if absent[place].is_some() {
@@ -147,18 +196,27 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
             }
             let contender = &task.contenders[place];
             let arguments = contender.arguments.as_ref().unwrap_or(&task.arguments);
+            ground.end = match patience {
+                Some(patience) if !matches!(contender.kind, Kind::Plain | Kind::Ream) => {
+                    let own = Instant::now() + patience;
+                    Some(time.end.map_or(own, |end| end.min(own)))
+                }
+                _ => time.end,
+            };
             let mut once = || ground.run(&contender.start, program, arguments);
             let ran = if task.twice && round > 0 { once().and_then(|_| once()) } else { once() };
             let read = ran.and_then(|ran| Ok((figures(task.read, &ran)?, ran)));
             let ((numbers, checksum), ran) = match read {
                 Ok(read) => read,
                 Err(why) if why == INTERRUPTED => return Err(why),
+                Err(_) if time.over() && done > 0 => break 'rounds,
+                Err(_) if time.over() => return all(rows, &|row| row.unavailable = Some(OVER.into())),
                 // What is measured must work; of what it is held against it is said.
                 Err(why) if matches!(contender.kind, Kind::Plain | Kind::Ream) => {
                     return all(rows, &|row| row.failed = Some(format!("{}: {why}", contender.name)));
                 }
                 Err(why) => {
-                    let killed = contender.kind == Kind::Swap && why.starts_with("signal: 9");
+                    let killed = matches!(contender.start, Start::Swap(..)) && why.starts_with("signal: 9");
                     let memory = "the kernel ended it for want of memory in its cgroup, swap or not";
                     absent[place] = Some(if killed { memory.to_owned() } else { why });
                     continue;
@@ -177,6 +235,17 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
                 }
             }
         }
+        (took, done) = (begun.elapsed(), round);
+    }
+    if done < task.rounds {
+        let note = format!("{done} of {} rounds, for the time limit", task.rounds);
+        rows.iter_mut().for_each(|row| row.notes.push(note.clone()));
+    }
+    // What a round was ended in has does not count.
+    for series in values.iter_mut().flatten() {
+        series.values.truncate(done);
+        series.cpu.truncate(done);
+        series.peak.truncate(done);
     }
     for (series, why) in values.iter_mut().zip(absent) {
         for series in series {
@@ -194,6 +263,10 @@ pub fn measure(ground: &mut Ground, task: &Task, progress: &mut dyn FnMut(usize,
 
 /// Ream over each of the others, and those over the program as it is.
 fn compare(row: &mut Row) {
+    // What nobody takes without Ream has no ratio.
+    if row.name == OTHERS {
+        return;
+    }
     let others: Vec<(String, Kind)> = row.series.iter().map(|series| (series.name.clone(), series.kind)).collect();
     for (name, _) in others.iter().filter(|(_, kind)| *kind != Kind::Ream) {
         row.compare("Ream", name);
@@ -204,8 +277,8 @@ fn compare(row: &mut Row) {
 }
 
 fn setting(task: &Task, contender: &Contender) -> String {
-    match (contender.kind, &task.program, &contender.arguments) {
-        (Kind::Hand, Ok(program), Some(arguments)) => {
+    match (&contender.start, &task.program, &contender.arguments) {
+        (Start::Plain, Ok(program), Some(arguments)) => {
             let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             format!("{name} {}", arguments.join(" "))
         }

@@ -6,16 +6,17 @@ use crate::driver::Commands;
 use crate::interrupt;
 use crate::journal::Journal;
 use crate::measured::{self, Ran};
-use crate::others::{OTHERS, PLAIN, Proof, Setting, under, under_ream};
+use crate::others::{OTHERS, PLAIN, Proof, Setting, TIERS, under, under_ream};
 use crate::pool::Pool;
-use crate::swap::Swap;
+use crate::swap::{self, Swap};
+use crate::zram;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kernel's setting of transparent large pages.
 const LARGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -36,8 +37,26 @@ pub enum Start {
     /// While the kernel uses large pages wherever it can.
     Always,
     /// In a cgroup with so many bytes, and swap.
-    Swap(u64),
+    Swap(u64, Means),
 }
+
+/// What helps a program in a cgroup that is too small for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Means {
+    /// Swap as it is set; or nothing but the file that the program maps by itself.
+    Usual,
+    /// Swap with this page-cluster.
+    Cluster(u32),
+    /// Compressed memory as swap.
+    Zram,
+    /// Swap with compressed memory before it.
+    Zswap,
+    /// A library that puts every other allocation into a file.
+    Tiers,
+}
+
+/// The kernel's switch of compressed memory before swap.
+const ZSWAP: &str = "/sys/module/zswap/parameters/enabled";
 
 /// Programs, the journal, and what is set up while rows are measured.
 pub struct Ground {
@@ -50,6 +69,8 @@ pub struct Ground {
     journal: Option<Journal>,
     swap: Option<Result<Swap, String>>,
     absent: HashMap<&'static str, Option<String>>,
+    /// When whatever runs is ended.
+    pub end: Option<Instant>,
 }
 
 impl Ground {
@@ -61,7 +82,7 @@ impl Ground {
         let journal = if is_root() { Some(Journal::open(&commands.worker)?) } else { None };
         crate::swap::clean(store);
         let with = with.to_vec();
-        Ok(Ground { commands, store: store.to_owned(), with, journal, swap: None, absent: HashMap::new() })
+        Ok(Ground { commands, store: store.to_owned(), with, journal, swap: None, absent: HashMap::new(), end: None })
     }
 
     /// One of the workers' programs.
@@ -131,7 +152,16 @@ impl Ground {
                 Ok(_) if self.journal.is_none() => Some("needs root: a setting of the kernel".into()),
                 Ok(_) => None,
             },
-            Start::Swap(limit) => self.swap(data, *limit).err(),
+            Start::Swap(limit, means) => {
+                let missing = match means {
+                    Means::Zram => zram::absent(),
+                    Means::Zswap if !Path::new(ZSWAP).exists() => Some("this kernel has no zswap".into()),
+                    Means::Tiers => self.probed("memkind tiers", TIERS),
+                    _ => None,
+                };
+                // Whoever may not have swap need not know what else is missing.
+                self.swap(data, *limit).err().or(missing)
+            }
         }
     }
 
@@ -154,7 +184,8 @@ impl Ground {
     /// It could not be started, did not end well, or the benchmark was interrupted.
     pub fn run(&mut self, start: &Start, program: &Path, arguments: &[String]) -> Result<Ran, String> {
         let mut command = match start {
-            Start::Plain | Start::Always | Start::Swap(_) => under(&PLAIN, program),
+            Start::Swap(_, Means::Tiers) => under(&TIERS, program),
+            Start::Plain | Start::Always | Start::Swap(..) => under(&PLAIN, program),
             Start::Ream(own) => under_ream(&self.commands.ream, &self.options(own), program),
             Start::Setting(name) => {
                 let setting = OTHERS.iter().find(|setting| setting.name == *name).ok_or("not known")?;
@@ -162,14 +193,10 @@ impl Ground {
             }
         };
         command.args(arguments);
-        let always = *start == Start::Always;
-        if always {
-            self.journal.as_mut().ok_or("needs root")?.change(Path::new(LARGE), "always")?;
-        }
-        let ran = self.limited(start, &mut command).and_then(|()| measured::run(&mut command, LIMIT));
-        if let (true, Some(journal)) = (always, &mut self.journal) {
-            journal.restore(Path::new(LARGE));
-        }
+        let left = self.end.map_or(LIMIT, |end| end.saturating_duration_since(Instant::now()));
+        let prepared = self.prepare(start).and_then(|()| self.limited(start, &mut command));
+        let ran = prepared.and_then(|()| measured::run(&mut command, LIMIT.min(left)));
+        self.put_right(start);
         let ran = ran?;
         interrupt::check()?;
         match ran.status.success() {
@@ -181,9 +208,36 @@ impl Ground {
         }
     }
 
+    /// Sets the machine as a run needs it.
+    fn prepare(&mut self, start: &Start) -> Result<(), String> {
+        let (file, value) = match start {
+            Start::Always => (LARGE, "always".to_owned()),
+            Start::Swap(_, Means::Cluster(power)) => (swap::CLUSTER, power.to_string()),
+            Start::Swap(_, Means::Zswap) => (ZSWAP, "Y".to_owned()),
+            Start::Swap(limit, Means::Zram) => {
+                // Data are four times the limit at most.
+                return self.journal.as_mut().ok_or("needs root")?.zram((limit * 6).max(SWAP));
+            }
+            _ => return Ok(()),
+        };
+        self.journal.as_mut().ok_or("needs root")?.change(Path::new(file), &value)
+    }
+
+    /// Sets it back.
+    fn put_right(&mut self, start: &Start) {
+        let Some(journal) = &mut self.journal else { return };
+        match start {
+            Start::Always => journal.restore(Path::new(LARGE)),
+            Start::Swap(_, Means::Cluster(_)) => journal.restore(Path::new(swap::CLUSTER)),
+            Start::Swap(_, Means::Zswap) => journal.restore(Path::new(ZSWAP)),
+            Start::Swap(_, Means::Zram) => journal.no_zram(),
+            _ => {}
+        }
+    }
+
     /// Has a command begin in the cgroup, if it is to.
     fn limited(&self, start: &Start, command: &mut Command) -> Result<(), String> {
-        let (Start::Swap(limit), Some(Ok(swap))) = (start, &self.swap) else { return Ok(()) };
+        let (Start::Swap(limit, _), Some(Ok(swap))) = (start, &self.swap) else { return Ok(()) };
         swap.limit(*limit)?;
         let entrance = swap.entrance();
         let file = std::fs::OpenOptions::new().write(true).open(&entrance);
@@ -211,16 +265,29 @@ pub fn in_words(start: &Start) -> String {
         Start::Plain => "as it is".into(),
         Start::Ream(own) => format!("ream run {}", own.join(" ")).trim_end().to_owned(),
         Start::Always => "transparent_hugepage/enabled=always".into(),
-        Start::Swap(limit) => format!("memory cgroup of {} MiB, swap file, page-cluster as it is", limit >> 20),
+        Start::Swap(limit, means) => {
+            let with = match means {
+                Means::Usual => "swap file, page-cluster as it is".to_owned(),
+                Means::Cluster(power) => format!("swap file, page-cluster {power}"),
+                Means::Zram => "zram as swap, whose memory does not count".to_owned(),
+                Means::Zswap => "swap file with zswap before it".to_owned(),
+                Means::Tiers => in_environment(&TIERS),
+            };
+            format!("memory cgroup of {} MiB, {with}", limit >> 20)
+        }
         Start::Setting(name) => {
             let Some(setting) = OTHERS.iter().find(|setting| setting.name == *name) else { return String::new() };
-            let words = setting.environment.iter().map(|(name, value)| format!("{name}={value}"));
-            let library =
-                setting.environment.iter().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, library)| *library);
-            let version = library.and_then(package_of).map(|version| format!(" ({version})")).unwrap_or_default();
-            words.collect::<Vec<_>>().join(" ") + &version
+            in_environment(setting)
         }
     }
+}
+
+/// What a setting sets, with the version of its library.
+fn in_environment(setting: &Setting) -> String {
+    let words = setting.environment.iter().map(|(name, value)| format!("{name}={value}"));
+    let library = setting.environment.iter().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, library)| *library);
+    let version = library.and_then(package_of).map(|version| format!(" ({version})")).unwrap_or_default();
+    words.collect::<Vec<_>>().join(" ") + &version
 }
 
 /// Debian's name and version of the package that a library comes with.

@@ -2,15 +2,17 @@
 
 use super::arguments::{Options, Scale};
 use super::contest::{Contender, Read, Task};
-use super::ground::Start;
+use super::distant;
+use super::ground::{Means, Start};
 use super::result::Kind;
-use super::slices;
+use super::{models, slices};
 use crate::arguments::Paging;
 use crate::malloc::PATTERNS;
 use crate::others::OTHERS;
 use crate::pages::rows::{self as computations, Work};
+use crate::remote::Part;
 use crate::rows::{self, ROWS};
-use crate::{content::PAGE, machine};
+use crate::{content::PAGE, machine, noise};
 use std::path::{Path, PathBuf};
 
 /// How a step is done.
@@ -19,6 +21,8 @@ pub enum Job {
     Slices(&'static rows::Row),
     /// A program under several settings.
     Contest(Box<Task>),
+    /// A part of `ream bench remote`.
+    Remote(Part),
 }
 
 /// A step.
@@ -43,9 +47,23 @@ pub fn paging(options: &Options) -> Paging {
         only: Vec::new(),
         seconds: if quick { 0.3 } else { 1.5 },
         rounds: options.rounds.unwrap_or(if quick { 3 } else { 5 }),
+        quick,
         json: None,
         swap: false,
         with: options.with.clone(),
+    }
+}
+
+/// The sizes of the chapter that pages to a memory server; its programs are small in a full run, too.
+pub fn remote(options: &Options) -> Paging {
+    let quick = options.scale == Scale::Quick;
+    Paging {
+        data: 512 << 20,
+        memory: 128 << 20,
+        seconds: if quick { 0.3 } else { 1.0 },
+        rounds: options.rounds.unwrap_or(if quick { 3 } else { 7 }),
+        quick: true,
+        ..paging(options)
     }
 }
 
@@ -54,18 +72,22 @@ pub fn disk(options: &Options) -> u64 {
     (paging(options).data >> 20) * 4 + 256
 }
 
-const PLAIN: Contender = Contender { name: "plain", kind: Kind::Plain, start: Start::Plain, arguments: None };
+/// The program as it is.
+pub(super) const PLAIN: Contender =
+    Contender { name: "plain", kind: Kind::Plain, start: Start::Plain, arguments: None };
 
-fn ream(options: &[String]) -> Contender {
+/// Under Ream with these options.
+pub(super) fn ream(options: &[String]) -> Contender {
     Contender { name: "Ream", kind: Kind::Ream, start: Start::Ream(options.to_vec()), arguments: None }
 }
 
-fn other(name: &'static str, start: Start) -> Contender {
+/// Something else.
+pub(super) fn other(name: &'static str, start: Start) -> Contender {
     Contender { name, kind: Kind::Other, start, arguments: None }
 }
 
 /// What promises large pages beside Ream: the usual two, or all.
-fn others(all: bool) -> Vec<Contender> {
+pub(super) fn others(all: bool) -> Vec<Contender> {
     let always = other("THP always", Start::Always);
     let wanted = OTHERS.iter().filter(|setting| all || setting.name == "glibc hugetlb=1");
     std::iter::once(always).chain(wanted.map(|setting| other(setting.name, Start::Setting(setting.name)))).collect()
@@ -78,7 +100,7 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     let sizes = paging(options);
     for row in ROWS {
         // Raw, Ream, three page-clusters, and what goes before; the walk that is skewed goes over the data some times.
-        let slices = sizes.seconds * (sizes.rounds * 6 + 3) as f64;
+        let slices = sizes.seconds * (sizes.rounds as f64 * slices::EACH + slices::BEFORE);
         let estimate = if row.name == "zipf" { (sizes.data >> 20) as f64 / 12.0 } else { slices };
         steps.push(Step { name: format!("{}: {}", slices::CHAPTER, row.name), estimate, job: Job::Slices(row) });
     }
@@ -90,7 +112,10 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
         if let Some(rounds) = options.rounds {
             task.rounds = rounds;
         }
-        let runs = ((task.rounds + 1) * task.contenders.len() * if task.twice { 2 } else { 1 }) as f64;
+        // Of everything that promises large pages, few are installed.
+        let contenders = task.contenders.len().min(9);
+        let contenders = if contenders > 5 && task.chapter == models::PROGRAMS { 5 } else { contenders };
+        let runs = ((task.rounds + 1) * contenders * if task.twice { 2 } else { 1 }) as f64;
         let name = format!("{}: {}", task.chapter, task.name);
         steps.push(Step { name, estimate: runs * (seconds + 0.02), job: Job::Contest(Box::new(task)) });
     };
@@ -98,8 +123,20 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     kernels(quick, &worker, &mut add);
     within_a_budget(quick, &worker, &mut add);
     fits(quick, &worker, &mut add);
+    models::add(options.scale, &options.store, &worker, &mut add);
+    noise(quick, &worker, &mut add);
     if let Some(directory) = &options.suite {
         suite(directory, quick, &mut add);
+    }
+    let sizes = remote(options);
+    for part in Part::all() {
+        let estimate = match part {
+            Part::Rows(_) => (sizes.rounds + 1) as f64 * 12.0 * (sizes.seconds + 0.4),
+            // One run each: a quick look at the network is enough there.
+            Part::Program(..) if quick => continue,
+            Part::Program(..) => 10.0,
+        };
+        steps.push(Step { name: format!("{}: {}", distant::CHAPTER, part.name()), estimate, job: Job::Remote(part) });
     }
     steps
 }
@@ -120,17 +157,21 @@ fn computation(name: &str) -> &'static str {
     }
 }
 
-type Worker<'a> = &'a dyn Fn(&str) -> Result<PathBuf, String>;
-type Add<'a> = &'a mut dyn FnMut(f64, Task);
+/// Finds a program of the benchmark's own.
+pub(super) type Worker<'a> = &'a dyn Fn(&str) -> Result<PathBuf, String>;
+/// Takes a step: seconds of one run, and what is done.
+pub(super) type Add<'a> = &'a mut dyn FnMut(f64, Task);
 
 /// Rows of `ream bench pages` that a quick run has.
 const FEW: &[&str] = &["chase heap 64M", "chase heap 512M", "gather heap 512M", "triad heap 512M", "sparse heap 512M"];
 
 fn large_pages(quick: bool, worker: Worker<'_>, add: Add<'_>) {
-    for row in computations::all(machine::available() << 20, false) {
-        if quick && !FEW.contains(&row.name.as_str()) {
-            continue;
-        }
+    let all = computations::all(machine::available() << 20, false);
+    // R's with little data.
+    let little = computations::all(machine::available() << 20, true)
+        .into_iter()
+        .filter(|row| quick && row.name.starts_with("R "));
+    for row in all.into_iter().filter(|row| !quick || FEW.contains(&row.name.as_str())).chain(little) {
         let mut contenders = vec![PLAIN, ream(&[])];
         let kernels = worker("ream-bench-kernels");
         let of = |how: &str| row.program(kernels.as_deref().unwrap_or(Path::new("")), how);
@@ -147,10 +188,11 @@ fn large_pages(quick: bool, worker: Worker<'_>, add: Add<'_>) {
                     _ => "the heap",
                 };
                 let seconds = 0.5 + row.mebibytes as f64 / 1500.0;
-                (format!("{}, in {place}", computation(name)), Read::Timed, seconds, if quick { 5 } else { 6 })
+                (format!("{}, in {place}", computation(name)), Read::Timed, seconds, if quick { 4 } else { 6 })
             }
             Work::R(before, timed, _) => {
-                let seconds = row.mebibytes as f64 / 100.0;
+                // R itself takes some tenths.
+                let seconds = if quick { 0.4 } else { row.mebibytes as f64 / 100.0 };
                 (format!("R: {timed}, after {before}; timed within R"), Read::Timed, seconds, 2)
             }
             Work::Python { whole } => {
@@ -212,11 +254,11 @@ fn kernel_task(chapter: &'static str, name: String, kernel: &Kernel, worker: Wor
 
 fn kernels(quick: bool, worker: Worker<'_>, add: Add<'_>) {
     const QUICK: &[Kernel] = &[
-        ("ep", "S", 1, 0.2),
-        ("cg", "W", 20, 0.3),
-        ("mg", "A", 430, 1.4),
+        ("ep", "S", 1, 0.15),
+        ("cg", "W", 20, 0.2),
+        ("mg", "A", 430, 1.0),
         ("ft", "A", 258, 1.0),
-        ("is", "A", 70, 0.4),
+        ("is", "A", 70, 0.3),
     ];
     const FULL: &[Kernel] = &[
         ("ep", "A", 1, 3.0),
@@ -243,7 +285,7 @@ fn kernels(quick: bool, worker: Worker<'_>, add: Add<'_>) {
 }
 
 fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
-    const QUICK: &[Kernel] = &[("mg", "W", 56, 2.0)];
+    const QUICK: &[Kernel] = &[("mg", "W", 56, 1.4)];
     const FULL: &[Kernel] = &[("mg", "A", 430, 16.0), ("ft", "A", 258, 14.0)];
     for kernel in if quick { QUICK } else { FULL } {
         for share in [75, 50, 25] {
@@ -251,7 +293,7 @@ fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
             let mut task = kernel_task("NAS within a budget", format!("{title}, {share} %"), kernel, worker);
             let budget = (kernel.2 * share / 100).max(8);
             task.what += &format!(", with {budget} MiB of RAM for {} MiB of data", kernel.2);
-            let swap = Start::Swap(budget << 20);
+            let swap = Start::Swap(budget << 20, Means::Usual);
             task.contenders = vec![
                 PLAIN,
                 ream(&["--memory".into(), format!("{budget}M")]),
@@ -266,7 +308,7 @@ fn within_a_budget(quick: bool, worker: Worker<'_>, add: Add<'_>) {
 
 fn fits(quick: bool, worker: Worker<'_>, add: Add<'_>) {
     let (data, budget) = if quick { (128, "512M") } else { (1024, "4G") };
-    let rounds = if quick { 7 } else { 15 };
+    let rounds = if quick { 5 } else { 15 };
     let task = |chapter, name: String, what: &str, data, arguments, read| Task {
         chapter,
         name,
@@ -289,8 +331,32 @@ fn fits(quick: bool, worker: Worker<'_>, add: Add<'_>) {
         let arguments = vec!["malloc".into(), threads.into(), "2000000".into()];
         let name = format!("{threads} thread{}", if threads == "1" { "" } else { "s" });
         let what = "allocates and frees small blocks";
-        add(1.0, task("malloc", name, what, 32, arguments, Read::Numbers(&PATTERNS)));
+        add(0.25, task("malloc", name, what, 32, arguments, Read::Numbers(&PATTERNS)));
     }
+}
+
+/// What `ream noise` shows, in short.
+fn noise(quick: bool, worker: Worker<'_>, add: Add<'_>) {
+    let seconds = if quick { 0.5 } else { 2.0 };
+    let task = Task {
+        chapter: "noise",
+        name: "idle pager".into(),
+        what: format!(
+            "what the machine takes from a program that asks it for nothing, on all processors at once; under Ream after {} \
+             MiB were paged within {}",
+            noise::DATA,
+            noise::BUDGET
+        ),
+        data: noise::DATA,
+        program: worker(noise::PROGRAM),
+        arguments: vec![noise::DATA.to_string(), seconds.to_string()],
+        read: Read::Noise,
+        contenders: vec![PLAIN, ream(&["--memory".into(), format!("{}M", noise::BUDGET)])],
+        rounds: if quick { 5 } else { 9 },
+        twice: false,
+        sweep: None,
+    };
+    add(seconds + 1.4, task);
 }
 
 /// Programs of the original suite: `cg.A.x` and so on, in the directory or in `bin` below it.
@@ -343,11 +409,12 @@ mod tests {
         }
         let options = Options::default();
         let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
-        assert!(all.iter().map(|step| step.estimate).sum::<f64>() < 600.0);
+        // What is more than its time is cut down, but not to nothing.
+        assert!(all.iter().map(|step| step.estimate).sum::<f64>() < 900.0);
         let options = Options { scale: Scale::Full, ..options };
         let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
         let minutes = all.iter().map(|step| step.estimate).sum::<f64>() / 60.0;
-        assert!(minutes < 90.0, "{minutes}");
+        assert!(minutes < 130.0, "{minutes}");
     }
 
     #[test]
@@ -355,8 +422,9 @@ mod tests {
         let options = Options::default();
         let all = steps(&options, Path::new("/nowhere/ream-bench-worker"));
         let tasks = all.iter().filter_map(|step| match &step.job {
-            Job::Contest(task) => Some(task),
-            Job::Slices(_) => None,
+            // Whole programs are the machine's own.
+            Job::Contest(task) if task.chapter != models::PROGRAMS => Some(task),
+            _ => None,
         });
         assert!(tasks.clone().count() > 10);
         assert!(tasks.into_iter().all(|task| task.program.as_ref().is_err_and(|why| why.contains("make builds it"))));

@@ -336,11 +336,13 @@ pub(super) mod tests {
             row.series = vec![
                 series("Ream", Kind::Ream, &[ream, ream * 1.1, ream * 0.9]),
                 series("swap", Kind::Swap, &[swap, swap * 1.2, swap * 0.9]),
+                series("zram", Kind::Other, &[swap / 2.0, swap / 1.8, swap / 1.9]),
                 Series::absent("zswap", Kind::Other, "", "not there <&>"),
             ];
             row.series[0].cpu = vec![1.5; 3];
             row.series[0].peak = vec![32.0; 3];
             row.compare("Ream", "swap");
+            row.compare("Ream", "zram");
             rows.push(row);
         }
         for (chapter, name) in [("large pages", "chase heap 512M"), ("fits", "whole run"), ("malloc", "waves")] {

@@ -2,12 +2,17 @@
 
 use super::ground::{Ground, is_root};
 use super::result::{Kind, Row, Series, Speed};
+use super::timetable::{self, Allotted};
 use crate::arguments::Paging;
 use crate::content::PAGE;
 use crate::paging::{Bench, CLUSTERS};
 use crate::report::{Figures, ratios, words};
 use crate::rows::{self, Against, Measure};
 use crate::work::Walk;
+
+/// Slices that go before the rounds of a row, and those of a round: the device, Ream, and swap at three page-clusters.
+pub const BEFORE: f64 = 4.0;
+pub const EACH: f64 = 6.0;
 
 /// The chapter's name.
 pub const CHAPTER: &str = "paging";
@@ -22,6 +27,8 @@ fn what(row: &rows::Row) -> String {
         Walk::Strided { pages, step } => format!("reads {} KiB of every {} KiB", pages * 4, step * 4),
         Walk::Streams => "reads in order at four places at once, a page each in turn".into(),
         Walk::Phases => "reads 64 MiB in order, then 500 pages at random, and so on".into(),
+        Walk::Lines => "reads a word of every cache line in order".into(),
+        Walk::Renew => "overwrites in order what was discarded just before".into(),
         Walk::Random => "reads pages at random".into(),
         Walk::RandomChange => "reads and changes pages at random".into(),
         Walk::Zipf => "reads pages at random, some far more often than others".into(),
@@ -52,15 +59,23 @@ impl Slices {
         &mut self,
         ground: &mut Ground,
         row: &rows::Row,
+        time: &Allotted,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Row, String> {
         let mut bench = match self.bench.take() {
             Some(bench) => bench,
             None => self.begin(ground)?,
         };
+        let (planned, slice) = (self.options.rounds, self.options.seconds);
+        let rounds = timetable::rounds(planned, BEFORE * slice, EACH * slice, time.seconds());
+        bench.allow(rounds, time.end);
         let figures = bench.measure(row, progress)?;
         self.bench = Some(bench);
-        Ok(convert(row, &figures, &self.options, self.no_swap.as_deref()))
+        let mut made = convert(row, &figures, &self.options, self.no_swap.as_deref());
+        if rounds < planned && row.against != Against::Lru {
+            made.notes.push(format!("{rounds} of {planned} rounds, for the time limit"));
+        }
+        Ok(made)
     }
 
     fn begin(&mut self, ground: &mut Ground) -> Result<Bench, String> {
@@ -176,6 +191,7 @@ mod tests {
             only: vec![],
             seconds: 0.3,
             rounds: 3,
+            quick: true,
             json: None,
             swap: true,
             with: vec![],

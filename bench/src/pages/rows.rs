@@ -142,13 +142,13 @@ pub fn matches(name: &str, pattern: &str) -> bool {
 }
 
 /// A program by its name, where the shell would find it.
-fn find(name: &str) -> Option<PathBuf> {
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
 /// The system's Python before any other: others are often a script that looks for one.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let system = PathBuf::from("/usr/bin/python3");
     if system.is_file() { Some(system) } else { find("python3") }
 }

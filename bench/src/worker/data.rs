@@ -113,4 +113,24 @@ impl Data {
             self.wrong(page);
         }
     }
+
+    /// Gives the content of pages up; they hold zeros until they are written.
+    pub fn discard(&self, page: u64, count: u64) {
+        let (words, ..) = self.of(page);
+        let count = count.min(self.pages() - page) as usize;
+        // SAFETY: pages of the block, whose content nobody wants any more.
+        let done = unsafe { libc::madvise(words.cast(), count * PAGE, libc::MADV_DONTNEED) };
+        assert!(done == 0, "madvise: {}", std::io::Error::last_os_error());
+    }
+
+    /// Reads and verifies a single word.
+    #[inline(always)]
+    pub fn touch(&self, page: u64) {
+        let (words, index, generation) = self.of(page);
+        // SAFETY: inside the page.
+        let word = unsafe { words.read_volatile() };
+        if word != mix(index).wrapping_add(u64::from(generation.load(Relaxed))) {
+            self.wrong(page);
+        }
+    }
 }

@@ -4,6 +4,8 @@
 
 mod counters;
 mod data;
+mod peer;
+mod programs;
 mod small;
 mod walks;
 
@@ -27,6 +29,16 @@ fn main() {
             (Ok(threads), Ok(rounds)) => small::run(threads, rounds),
             _ => usage(),
         },
+        ["peer", address] => peer::answer(address),
+        ["call", address, "ping", count] => peer::ping(address, count),
+        ["call", address, way @ ("send" | "receive"), connections, seconds] => {
+            peer::bulk(address, *way == "send", connections, seconds)
+        }
+        ["hold"] => peer::hold(),
+        ["compile" | "redis", count, rest @ ..] => match (count.parse::<u32>(), rest) {
+            (Ok(count), [] | ["--corrupt"]) => program(words[0], count, !rest.is_empty()),
+            _ => usage(),
+        },
         ["clean-swap", directory] => ream_bench::swap::clean_when_orphaned(std::path::Path::new(directory)),
         ["keep-journal"] => ream_bench::journal::keep(),
         _ => usage(),
@@ -35,11 +47,27 @@ fn main() {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | clean-swap DIRECTORY | \
-         keep-journal"
+        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | compile FUNCTIONS [--corrupt] | \
+         redis ENTRIES [--corrupt] | peer ADDR:PORT | call ADDR:PORT ping COUNT | \
+         call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | keep-journal"
     );
     eprintln!("(it is started by ream bench)");
     std::process::exit(125)
+}
+
+/// Runs a program as a child; ends with 1 when what it made is wrong, and with 125 when it could not be run.
+fn program(name: &str, count: u32, corrupt: bool) {
+    let made = match name {
+        "compile" => programs::compile(count, corrupt),
+        _ => programs::redis(u64::from(count), corrupt),
+    };
+    match made {
+        Ok((seconds, sum)) => println!("{seconds} verified:{sum:016x}"),
+        Err(why) => {
+            eprintln!("ream-bench-worker: {name}: {why}");
+            std::process::exit(if why.starts_with("WRONG") { 1 } else { 125 })
+        }
+    }
 }
 
 /// Does what the lines of standard input say until they end.
@@ -48,6 +76,14 @@ fn serve(pages: usize) {
     let mut walks = walks::Walks::new(data::Data::new(pages));
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
+        if let Some(touches) = line.strip_prefix("touches ").and_then(|number| number.parse().ok()) {
+            let times = walks.touches(touches, &|| counters::of(session).refaults);
+            println!("{}", ream_bench::work::Times::of(&times));
+            if std::io::stdout().flush().is_err() {
+                return;
+            }
+            continue;
+        }
         let begun = Instant::now();
         let before = (counters::of(session), usage_now());
         let accesses = match line.as_str() {

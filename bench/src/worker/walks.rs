@@ -9,6 +9,7 @@ use std::time::Instant;
 pub struct Walks {
     data: Data,
     ahead: u64,
+    renewed: u64,
     reverse: u64,
     strided: u64,
     streams: u64,
@@ -45,12 +46,14 @@ impl End {
 /// Pages between two looks at the clock where they come in order, and where each may take long.
 const IN_ORDER: u64 = 64;
 const AT_RANDOM: u64 = 4;
+/// Pages that are discarded at once; slices end where all have their content again.
+const RENEWED: u64 = 512;
 
 impl Walks {
     /// Over this data, each from its beginning.
     pub fn new(data: Data) -> Walks {
         let phases = Phase { place: 0, left: 0, at_random: true, random: Random(31) };
-        Walks { data, ahead: 0, reverse: 0, strided: 0, streams: 0, random: 7, zipf: None, phases }
+        Walks { data, ahead: 0, renewed: 0, reverse: 0, strided: 0, streams: 0, random: 7, zipf: None, phases }
     }
 
     /// Writes every page, in order, once.
@@ -58,6 +61,27 @@ impl Walks {
         let pages = self.data.pages();
         (0..pages).for_each(|page| self.data.write(page));
         pages
+    }
+
+    /// Touches pages at random, one at a time; the microseconds that each touch took which `missed` counts, as it tells after
+    /// each.
+    pub fn touches(&mut self, touches: u64, missed: &dyn Fn() -> u64) -> Vec<f64> {
+        self.random += 100;
+        let mut random = Random(self.random);
+        let mut times = Vec::new();
+        let mut before = missed();
+        for _ in 0..touches {
+            let page = random.below(self.data.pages());
+            let begun = Instant::now();
+            self.data.touch(page);
+            let took = begun.elapsed();
+            let now = missed();
+            if now != before {
+                times.push(took.as_secs_f64() * 1e6);
+            }
+            before = now;
+        }
+        times
     }
 
     /// Does one slice and returns the pages accessed.
@@ -103,6 +127,20 @@ impl Walks {
             Walk::Zipf => {
                 let zipf = self.zipf.get_or_insert_with(|| Zipf::new(pages, ZIPF_SEED));
                 one(&end(AT_RANDOM), || data.read_lines(zipf.draw()))
+            }
+            Walk::Lines => {
+                let ahead = &mut self.ahead;
+                one(&end(IN_ORDER), || data.read_lines(next(ahead, pages)))
+            }
+            Walk::Renew => {
+                let renewed = &mut self.renewed;
+                one(&end(RENEWED), || {
+                    let page = next(renewed, pages);
+                    if page % RENEWED == 0 {
+                        data.discard(page, RENEWED);
+                    }
+                    data.write(page);
+                })
             }
             Walk::Phases => {
                 let phases = &mut self.phases;

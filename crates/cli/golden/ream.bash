@@ -1,7 +1,7 @@
 # Completions of ream for bash, made from the table of options by "ream completions bash".
 _ream() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-    local command="" options="--help --version" words="run doctor setup status compare mark unmark serve keys bench completions man help" index word
+    local command="" options="--help --version" words="run doctor setup status compare mark unmark serve keys noise bench completions man help" index word
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         word="${COMP_WORDS[index]}"
@@ -13,15 +13,15 @@ _ream() {
         # The program begins after its options: from there on its own completions are used.
         case "$word" in
         --) ((index++)) ;;
-        --bloat | --clients | --drain | --drop-received | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --on-block | --on-run | --pager-cpus | --pages | --quota | --ranks-at-once | --runs | --seconds | --server | --servers | --stdin | --store | --store-deadline | --store-limit | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        --bloat | --clients | --drain | --drop-received | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --on-block | --on-run | --pager-cpus | --pages | --quota | --ranks-at-once | --replicas | --runs | --seconds | --server | --servers | --spill | --stdin | --store | --store-deadline | --store-limit | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
         = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
         esac
         declare -F _command_offset >/dev/null && _command_offset "$index"
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --on-block --on-run --drop-received --pager-cpus --help -h" words="" ;;
-        doctor) options="--store -s --pages --json --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --replicas --spill --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --on-block --on-run --drop-received --pager-cpus --help -h" words="" ;;
+        doctor) options="--store -s --replicas --spill --key --servers --insecure --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;
         compare) options="--runs --seconds --with --stdin --save --json --help -h" words="" ;;
@@ -29,10 +29,11 @@ _ream() {
         unmark) options="--help -h" words="" ;;
         serve) options="--memory -m --key --insecure --listen --clients --quota --metrics --drain --pages --help -h" words="" ;;
         keys) options="--help -h" words="" ;;
-        bench) options="--help -h" words="all compare report paging fits malloc pages mpi coverage" ;;
+        noise) options="--help -h" words="" ;;
+        bench) options="--help -h" words="all compare report paging fits malloc pages mpi remote coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
-        help) options="--help -h" words="run doctor setup status compare mark unmark serve keys bench completions man" ;;
+        help) options="--help -h" words="run doctor setup status compare mark unmark serve keys noise bench completions man" ;;
     esac
     [[ $current != = ]] || current=""
     [[ $previous != = ]] || previous="${COMP_WORDS[COMP_CWORD - 2]}"
@@ -40,6 +41,8 @@ _ream() {
         --memory|-m) mapfile -t COMPREPLY < <(compgen -W "auto 25% 50% 75% 90% 1G 4G 16G 64G" -- "$current"); return ;;
         --store|-s) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         --store-limit) COMPREPLY=(); return ;;
+        --replicas) COMPREPLY=(); return ;;
+        --spill) COMPREPLY=(); return ;;
         --store-deadline) COMPREPLY=(); return ;;
         --key) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --servers) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;

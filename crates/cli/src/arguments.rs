@@ -45,7 +45,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments,
             Some(Arg::Value(word)) if command.is_empty() => {
                 command = known_command(word)?;
                 // What the benchmark takes is its own business.
-                if command == "bench" {
+                if matches!(command.as_str(), "bench" | "noise") {
                     rest.extend(parser.raw_args().map_err(|error| Failure::new(error.to_string()))?);
                     break;
                 }

@@ -12,6 +12,7 @@ mod elf;
 mod failure;
 mod inject;
 mod job;
+mod keeper;
 mod library;
 mod machine;
 mod mark;
@@ -93,6 +94,7 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
         "mark" => mark::mark(arguments.flags, &arguments.rest).and_then(|(text, status)| print(&text).map(|_| status)),
         "unmark" => mark::unmark(&arguments.rest).and_then(|(text, status)| print(&text).map(|_| status)),
         "bench" => bench(arguments.rest),
+        "noise" => bench(std::iter::once("noise".into()).chain(arguments.rest).collect()),
         "doctor" => {
             let json = arguments.has("json")?;
             let settings = settle("doctor", arguments.flags)?;

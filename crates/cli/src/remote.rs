@@ -7,11 +7,12 @@ use crate::settings::{Given, Settings};
 use ream_options::show_size;
 use ream_server::client::{Caller, Calling, Lease, hold as hold_lease};
 use ream_server::keys::{self, Pair};
-use ream_stats::{Remote, Text};
+use ream_stats::{Config, Remote, Text};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Longest that it may take to call a server and be answered.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,14 +40,13 @@ pub fn own_key(given: Option<&PathBuf>) -> Result<Pair, Failure> {
     })
 }
 
-/// How this user calls a server.
-fn caller(settings: &Settings, server: &str) -> Result<Caller, Failure> {
-    if settings.insecure {
+/// How the owner of a key calls a server.
+pub fn caller(insecure: bool, server: &str, key: &Path, servers: &Path) -> Result<Caller, Failure> {
+    if insecure {
         return Ok(Caller::Anybody);
     }
-    let path = file(settings.servers.as_ref(), "servers")?;
-    let shown = path.display();
-    let known = match keys::server(&path, server) {
+    let shown = servers.display();
+    let known = match keys::server(servers, server) {
         Ok(known) => known,
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(Failure::new(format!("--servers: {shown}: {}", reason(&error)))),
@@ -56,11 +56,20 @@ fn caller(settings: &Settings, server: &str) -> Result<Caller, Failure> {
             "tcp://{server}: its public key is not known; put \"{server} PUBLIC-KEY\" into {shown}; the server prints its key when it starts"
         )));
     };
-    Ok(Caller::Known(Box::new(own_key(settings.key.as_ref())?), public))
+    Ok(Caller::Known(Box::new(own_key(Some(&key.to_owned()))?), public))
+}
+
+/// Files of the own key, and of the servers'.
+fn files(settings: &Settings) -> Result<(PathBuf, PathBuf), Failure> {
+    if settings.insecure {
+        return Ok((PathBuf::new(), PathBuf::new()));
+    }
+    Ok((key_file(settings.key.as_ref())?, file(settings.servers.as_ref(), "servers")?))
 }
 
 fn call(settings: &Settings, server: &str) -> Result<Calling, Failure> {
-    let caller = caller(settings, server)?;
+    let (key, servers) = files(settings)?;
+    let caller = caller(settings.insecure, server, &key, &servers)?;
     Calling::new(server, &caller, PATIENCE).map_err(|error| refused(server, &error))
 }
 
@@ -72,57 +81,169 @@ fn refused(server: &str, error: &io::Error) -> Failure {
     Failure::new(format!("memory server tcp://{server}: {}{mend}", reason(error)))
 }
 
-/// A lease, and the connection that keeps it until somebody else does.
-pub struct Leased {
-    server: String,
+/// A server that was called: its lease, and the connection that keeps it until somebody else does.
+struct Called {
     address: SocketAddr,
     lease: Lease,
+    free: u64,
     _calling: Calling,
+}
+
+fn lease_at(settings: &Settings, server: &str) -> Result<Called, Failure> {
+    let mut calling = call(settings, server)?;
+    let lease = calling.lease().map_err(|error| refused(server, &error))?;
+    let status = calling.status().map_err(|error| refused(server, &error))?;
+    Ok(Called { address: calling.address(), lease, free: left(&figures(&status)), _calling: calling })
+}
+
+/// Memory for a session, at one server or at several.
+pub struct Leased {
+    servers: Vec<(String, Result<Called, Failure>)>,
 }
 
 /// Gets memory for a session.
 ///
 /// # Errors
-/// What is wrong with keys, server or the way there.
-pub fn lease(settings: &Settings, server: &str) -> Result<Leased, Failure> {
-    let mut calling = call(settings, server)?;
-    let lease = calling.lease().map_err(|error| refused(server, &error))?;
-    Ok(Leased { server: server.to_owned(), address: calling.address(), lease, _calling: calling })
+/// What is wrong with keys, servers or the way there: where not as many can be had as each page needs.
+pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
+    let servers: Vec<(String, Result<Called, Failure>)> = std::thread::scope(|scope| {
+        let call = |server: &String| {
+            let name = server.clone();
+            (server.clone(), scope.spawn(move || lease_at(settings, &name)))
+        };
+        let calls: Vec<_> = settings.memory_servers.iter().map(call).collect();
+        let lost = || Err(Failure::new("a thread that called a memory server has ended"));
+        calls.into_iter().map(|(server, call)| (server, call.join().unwrap_or_else(|_| lost()))).collect()
+    });
+    let there = servers.iter().filter(|(_, called)| called.is_ok()).count();
+    let mut leased = Leased { servers };
+    if there < settings.replicas as usize {
+        let first =
+            leased.servers.iter_mut().find_map(|(_, called)| called.as_mut().err().map(|failure| failure.text.clone()));
+        let why = first.unwrap_or_default();
+        let more = match settings.memory_servers.len() {
+            1 => String::new(),
+            _ => format!(
+                "; {there} of {} memory servers can be had, and each page goes to {}",
+                settings.memory_servers.len(),
+                settings.replicas
+            ),
+        };
+        return Err(Failure::new(format!("{why}{more}")));
+    }
+    Ok(leased)
 }
 
 impl Leased {
-    /// Where pages go.
-    pub fn place(&self, settings: &Settings) -> Place {
-        let limit = settings.store_limit.map_or(self.lease.quota, |limit| limit.min(self.lease.quota));
-        Place { directory: PathBuf::from(format!("tcp://{}", self.server)), limit }
+    /// Servers that cannot be reached now: the session begins without them.
+    pub fn absent(&self) -> impl Iterator<Item = String> + '_ {
+        self.servers
+            .iter()
+            .filter_map(|(_, called)| called.as_ref().err())
+            .map(|failure| format!("{}; the program begins without it, and uses it when it is there", failure.text))
+    }
+
+    /// Where pages go, and how many bytes of them there may be.
+    pub fn place(&self, settings: &Settings, spill: Option<&Place>) -> Place {
+        let quotas: Vec<u64> =
+            self.servers.iter().filter_map(|(_, called)| Some(called.as_ref().ok()?.lease.quota)).collect();
+        let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(*quota));
+        let largest = quotas.iter().copied().max().unwrap_or(0);
+        // Copies lie at different servers: what the largest has beyond the others together is of no use then.
+        let mut limit = if settings.replicas > 1 { (all / 2).min(all - largest) } else { all };
+        limit = limit.min(spill.map_or(u64::MAX, |spill| spill.limit)).min(settings.store_limit.unwrap_or(u64::MAX));
+        let names: Vec<String> = self.servers.iter().map(|(server, _)| format!("tcp://{server}")).collect();
+        Place { directory: PathBuf::from(names.join(",")), limit }
     }
 
     /// What processes of the session have to know.
-    pub fn config(&self, settings: &Settings) -> Result<Remote, Failure> {
-        let mut address = [0; 16];
-        let (family, scope) = match self.address {
-            SocketAddr::V4(four) => {
-                address[..4].copy_from_slice(&four.ip().octets());
-                (4, 0)
-            }
-            SocketAddr::V6(six) => {
-                address = six.ip().octets();
-                (6, six.scope_id())
-            }
-        };
-        let name = Text::new(self.server.as_bytes());
-        Ok(Remote {
-            name: name.ok_or_else(|| Failure::new(format!("--store: {}: longer than 255 bytes", self.server)))?,
-            family,
-            port: self.address.port().into(),
-            address,
-            scope,
-            sealed: (!settings.insecure).into(),
-            lease: self.lease.id,
-            secret: self.lease.secret,
-            deadline_ms: u64::from(settings.store_deadline) * 1000,
-        })
+    pub fn settle(&self, settings: &Settings, spill: Option<&Place>, config: &mut Config) -> Result<(), Failure> {
+        fn text<const N: usize>(path: &Path) -> Result<Text<N>, Failure> {
+            let text = Text::new(path.as_os_str().as_bytes());
+            text.ok_or_else(|| Failure::new(format!("{}: longer than {} bytes", path.display(), N - 1)))
+        }
+        let (key, servers) = files(settings)?;
+        (config.key_path, config.servers_path) = (text(&key)?, text(&servers)?);
+        config.replicas = settings.replicas;
+        if let Some(spill) = spill {
+            (config.spill, config.spill_directory) = (1, text(&spill.directory)?);
+        }
+        for (place, (server, called)) in config.remotes.iter_mut().zip(&self.servers) {
+            *place = remote_of(settings, server, called.as_ref().ok())?;
+        }
+        Ok(())
     }
+
+    /// What each server has left, in the order in which they were named.
+    pub fn free(&self) -> impl Iterator<Item = u64> + '_ {
+        self.servers.iter().map(|(_, called)| called.as_ref().map_or(0, |called| called.free))
+    }
+}
+
+fn remote_of(settings: &Settings, server: &str, called: Option<&Called>) -> Result<Remote, Failure> {
+    let mut address = [0; 16];
+    // Of one that is not there the name must do.
+    let found = match called {
+        Some(called) => Some(called.address),
+        None => server.to_socket_addrs().ok().and_then(|mut all| all.next()),
+    };
+    let Some(found) = found else {
+        return Err(Failure::new(format!("memory server tcp://{server}: no address for that name")));
+    };
+    let (family, scope) = match found {
+        SocketAddr::V4(four) => {
+            address[..4].copy_from_slice(&four.ip().octets());
+            (4, 0)
+        }
+        SocketAddr::V6(six) => {
+            address = six.ip().octets();
+            (6, six.scope_id())
+        }
+    };
+    let name = Text::new(server.as_bytes());
+    Ok(Remote {
+        name: name.ok_or_else(|| Failure::new(format!("--store: {server}: longer than 255 bytes")))?,
+        family,
+        port: found.port().into(),
+        address,
+        scope,
+        sealed: (!settings.insecure).into(),
+        lease: called.map_or(0, |called| called.lease.id),
+        secret: called.map_or([0; 32], |called| called.lease.secret),
+        deadline_ms: u64::from(settings.store_deadline) * 1000,
+    })
+}
+
+/// The figures of a server, by name.
+pub fn figures(text: &str) -> Vec<(String, u64)> {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+        .collect()
+}
+
+/// Bytes that a server has left for us, by its figures.
+pub fn left(figures: &[(String, u64)]) -> u64 {
+    let figure = |name: &str| figures.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
+    let server = figure("ream_server_memory_bytes").saturating_sub(figure("ream_server_used_bytes"));
+    server.min(figure("ream_client_quota_bytes").saturating_sub(figure("ream_client_used_bytes")))
+}
+
+/// A server as `ream doctor` finds it: what it has left, and how long it takes to answer.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn examine(settings: &Settings, server: &str) -> Result<(u64, Duration), Failure> {
+    let mut calling = call(settings, server)?;
+    let text = calling.status().map_err(|error| refused(server, &error))?;
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        calling.status().map_err(|error| refused(server, &error))?;
+        best = best.min(begun.elapsed());
+    }
+    Ok((left(&figures(&text)), best))
 }
 
 /// What is said at every start without security.
@@ -135,12 +256,17 @@ pub fn unsafe_words(place: &Place) -> String {
 
 /// Keeps a lease alive as long as the connection is open.
 pub fn hold(remote: &Remote) -> io::Result<TcpStream> {
+    hold_within(remote, PATIENCE)
+}
+
+/// The same, within this time.
+pub fn hold_within(remote: &Remote, patience: Duration) -> io::Result<TcpStream> {
     let port = u16::try_from(remote.port).map_err(io::Error::other)?;
     let address = match (remote.family, remote.address.first_chunk::<4>()) {
         (4, Some(four)) => SocketAddr::new(IpAddr::V4(Ipv4Addr::from(*four)), port),
         _ => SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(remote.address), port, 0, remote.scope)),
     };
-    hold_lease(address, remote.lease, &remote.secret, PATIENCE)
+    hold_lease(address, remote.lease, &remote.secret, patience)
 }
 
 /// Asks a server for its figures.
@@ -155,17 +281,12 @@ pub fn status(flags: Vec<Given>, json: bool) -> Result<String, Failure> {
     let server = server.ok_or_else(|| wanted.refuse("not tcp://HOST:PORT"))?;
     let mut calling = call(&settings, &server)?;
     let text = calling.status().map_err(|error| refused(&server, &error))?;
-    let figures: Vec<(&str, u64)> = text
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once(' '))
-        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
-        .collect();
+    let figures = figures(&text);
     if json {
         let lines: Vec<_> = figures.iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
         return Ok(format!("{{\n{}\n}}\n", lines.join(",\n")));
     }
-    let figure = |name: &str| figures.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+    let figure = |name: &str| figures.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
     let server_s = |name: &str| figure(&format!("ream_server_{name}"));
     let mut out = format!(
         "tcp://{server}{}\n  memory       {} of {} taken, by {} sessions\n  ours         {} of {}\n",

@@ -288,14 +288,20 @@ fn session_for(
     let variable = |name: &str| std::env::var_os(name);
     let machine = Machine::look().map_err(Failure::new)?;
     let budget = budget(settings, &machine, log)?;
-    let leased = settings.server.as_ref().map(|server| remote::lease(settings, server)).transpose()?;
+    let leased = if settings.memory_servers.is_empty() { None } else { Some(remote::lease(settings)?) };
+    let spill = settings.spill.as_ref().map(|directory| {
+        let refuse = |why| Failure::new(format!("--spill: {}: {why}", directory.display()));
+        place::examine(directory, settings.store_limit).map_err(refuse)
+    });
+    let spill = spill.transpose()?;
     let place = match &leased {
-        Some(leased) => leased.place(settings),
+        Some(leased) => leased.place(settings, spill.as_ref()),
         None => place::choose(settings, &variable, &mut |line| log.warn(&line))?,
     };
     let mut config = configuration(settings, budget, &place)?;
     if let Some(leased) = &leased {
-        config.remote = leased.config(settings)?;
+        leased.settle(settings, spill.as_ref(), &mut config)?;
+        leased.absent().for_each(|line| log.warn(&line));
         if settings.insecure {
             log.write(0, &remote::unsafe_words(&place));
         }
@@ -314,7 +320,8 @@ fn session_for(
         word(ENGINES, settings.engine),
         word(IO, settings.io),
     ));
-    let session = start_session(process, &config, job).map_err(|(what, error)| {
+    let free: Vec<u64> = leased.iter().flat_map(remote::Leased::free).collect();
+    let session = start_session(process, &config, &free, job).map_err(|(what, error)| {
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
     })?;
     // The agent holds the lease now; this connection is closed when we become the program, or end.
@@ -463,6 +470,7 @@ fn appendable(option: &str, path: &Path) -> Result<std::fs::File, Failure> {
 fn start_session(
     process: u32,
     config: &Config,
+    free: &[u64],
     job: Option<&agent::Job>,
 ) -> Result<String, (&'static str, std::io::Error)> {
     let memory = os::shared_memory(c"ream-session", Session::BYTES).map_err(|error| ("shared memory", error))?;
@@ -470,6 +478,12 @@ fn start_session(
     let nonce = os::random().map_err(|error| ("random numbers", error))?;
     let door = os::random().map_err(|error| ("random numbers", error))?;
     let session = agent::create(mapping, nonce, door, config);
+    for (index, bytes) in free.iter().enumerate() {
+        if let Some(server) = session.servers().get(index) {
+            server.set_free(*bytes);
+            server.set_away(config.remotes.get(index).is_some_and(|remote| remote.lease == 0));
+        }
+    }
     session.set_root(Identity { pid: process, start: agent::start_of(process).unwrap_or(0) });
     let agent = agent::start(&memory, job).map_err(|error| ("agent", error))?;
     Ok(agent::address(agent, nonce, door))

@@ -74,8 +74,12 @@ pub struct Settings {
     pub memory_given: Option<Given>,
     /// Directories for the store, in order of preference.
     pub stores: Vec<PathBuf>,
-    /// The memory server that is the store, as `HOST:PORT`.
-    pub server: Option<String>,
+    /// The memory servers that are the store, as `HOST:PORT`.
+    pub memory_servers: Vec<String>,
+    /// Memory servers that each page is written to.
+    pub replicas: u32,
+    /// Directory of a local copy of what is at memory servers.
+    pub spill: Option<PathBuf>,
     /// Seconds that it may take to answer.
     pub store_deadline: u32,
     /// File of the own key, where it is not in its usual place.
@@ -156,7 +160,9 @@ impl Settings {
             memory: Memory::Auto,
             memory_given: None,
             stores: Vec::new(),
-            server: None,
+            memory_servers: Vec::new(),
+            replicas: 1,
+            spill: None,
             store_deadline: 30,
             key: None,
             servers: None,
@@ -194,11 +200,12 @@ impl Settings {
         let stores = layers.all("store");
         for given in &stores {
             let text = given.text.clone().unwrap_or_default();
-            if let Some(server) = given.server(&text)? {
+            let servers = given.servers(&text)?;
+            if !servers.is_empty() {
                 if stores.len() > 1 {
-                    return Err(given.refuse("a memory server must be the only store"));
+                    return Err(given.refuse("memory servers must be the only store; commas separate several"));
                 }
-                settings.server = Some(server);
+                settings.memory_servers = servers;
                 continue;
             }
             let parts: Vec<OsString> = match given.source {
@@ -212,6 +219,7 @@ impl Settings {
             }
         }
         settings.stores_given = stores.into_iter().next();
+        settings.settle_copies(layers.last("replicas"), layers.last("spill"))?;
         for (name, place) in [("key", &mut settings.key), ("servers", &mut settings.servers)] {
             if let Some(given) = layers.last(name) {
                 *place = Some(given.path(given.text.as_deref().unwrap_or_default())?);
@@ -311,6 +319,34 @@ impl Settings {
         settings.from_files = options_of(command).flat_map(|spec| layers.all(spec.name)).filter(from_file).collect();
         Ok(settings)
     }
+
+    /// How many copies of a page there are to be, and where.
+    fn settle_copies(&mut self, replicas: Option<Given>, spill: Option<Given>) -> Result<(), Failure> {
+        const NEITHER: &str = "only for memory servers; name some by --store tcp://HOST:PORT,...";
+        let several = self.memory_servers.len() > 1;
+        self.replicas = if several && spill.is_none() { 2 } else { 1 };
+        if let (Some(replicas), Some(spill)) = (&replicas, &spill) {
+            return Err(replicas.refuse(format!("{spill} is a second copy, too; give one of the two")));
+        }
+        // Where there is no memory server, what a file says about copies there does not matter.
+        let matters = |given: &Given| given.source == Source::Flag || !self.memory_servers.is_empty();
+        if let Some(given) = replicas.filter(matters) {
+            self.replicas = given.count()?;
+            if self.memory_servers.is_empty() {
+                return Err(given.refuse(NEITHER));
+            }
+            if self.replicas > 1 && !several {
+                return Err(given.refuse("needs two memory servers; name another one, or a directory by --spill"));
+            }
+        }
+        if let Some(given) = spill.filter(matters) {
+            if self.memory_servers.is_empty() {
+                return Err(given.refuse(NEITHER));
+            }
+            self.spill = Some(given.directory(given.text.as_deref().unwrap_or_default())?);
+        }
+        Ok(())
+    }
 }
 
 /// The values of one call, by where they come from.
@@ -407,13 +443,29 @@ impl Given {
     pub fn path(&self, text: &OsStr) -> Result<PathBuf, Failure> {
         std::path::absolute(text).map_err(|error| self.refuse(crate::failure::reason(&error)))
     }
+    /// The memory servers, if that is a list of some.
+    fn servers(&self, text: &OsStr) -> Result<Vec<String>, Failure> {
+        if !text.as_bytes().starts_with(b"tcp://") {
+            return Ok(Vec::new());
+        }
+        let mut servers: Vec<String> = Vec::new();
+        for part in text.as_bytes().split(|byte| *byte == b',') {
+            let server = self.server(OsStr::from_bytes(part))?;
+            let server = server.ok_or_else(|| self.refuse("not tcp://HOST:PORT,tcp://HOST:PORT,..."))?;
+            if servers.contains(&server) {
+                return Err(self.refuse(format!("tcp://{server} twice; copies must be at different servers")));
+            }
+            servers.push(server);
+        }
+        if servers.len() > ream_stats::SERVERS {
+            return Err(self.refuse(format!("more than {} memory servers", ream_stats::SERVERS)));
+        }
+        Ok(servers)
+    }
     /// The `HOST:PORT` of a memory server, if that is one.
     pub(crate) fn server(&self, text: &OsStr) -> Result<Option<String>, Failure> {
         let Some(address) = text.as_bytes().strip_prefix(b"tcp://") else { return Ok(None) };
         let address = std::str::from_utf8(address).map_err(|_| self.refuse("not valid UTF-8"))?;
-        if address.contains(',') {
-            return Err(self.refuse("this version pages to one memory server; name one"));
-        }
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
         if !matches!(port, Some(Ok(1..))) || address.len() > 255 {
             return Err(self.refuse("not tcp://HOST:PORT"));

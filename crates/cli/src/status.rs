@@ -1,6 +1,7 @@
 //! `ream status`: region by region, on which pages a running program's memory really lies. Only reads /proc.
 
 mod regions;
+mod servers;
 pub mod tlb;
 
 use crate::doctor::quoted;
@@ -29,6 +30,8 @@ struct Process {
     threads: Vec<u32>,
     /// Whether Ream's library is loaded.
     ours: bool,
+    /// Memory servers of its session.
+    servers: Option<servers::Servers>,
 }
 
 impl Process {
@@ -97,7 +100,8 @@ fn look(id: u32) -> std::io::Result<Process> {
     let pointers: Vec<u64> = threads.iter().filter_map(|thread| stack_pointer(id, *thread)).collect();
     let ours = smaps.contains("/libream.so");
     let span = |file: &str| crate::elf::span(&fs::File::open(format!("/proc/{id}/root{file}")).ok()?);
-    Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours })
+    let servers = if ours { servers::of(id) } else { None };
+    Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours, servers })
 }
 
 /// Where a thread's stack ends, while it sleeps in a system call.
@@ -164,7 +168,8 @@ fn as_text(process: &Process) -> String {
             row(format!("  {} smaller", rest.0), &rest.1, String::new());
         }
     }
-    headline(process) + &table(&rows) + &tlb_text(process)
+    let servers = process.servers.as_ref().map(servers::Servers::text).unwrap_or_default();
+    headline(process) + &table(&rows) + &servers + &tlb_text(process)
 }
 
 /// Rows with the first and last column to the left, the others to the right.
@@ -249,6 +254,9 @@ fn process_json(process: &Process, whole: bool) -> String {
             number(misses.map(|misses| misses.0)),
             number(misses.map(|misses| misses.1)),
         );
+    }
+    if let Some(servers) = &process.servers {
+        text += &format!(",\n  {}", servers.json());
     }
     let lines: Vec<_> = process
         .regions

@@ -137,8 +137,20 @@ pub const COMMANDS: &[Command] = &[
         words: &[],
     },
     Command {
+        name: "noise",
+        usage: "[OPTION]...",
+        help: "measure the machine's noise, without and with an idle pager",
+        long: "Looks on all processors at once for what the machine takes from a program that asks it for nothing: pieces \
+               of fixed work and how long each takes, gaps in looking at the clock without pause (Selfish detours), and \
+               the cost of system calls; plain and under Ream, whose pager has been at work before and is idle, in \
+               turns. `ream noise --help` lists the options.\n\n\
+               The exit status is 0 when the idle pager cannot be told from none, 1 when it can, and 125 when it could \
+               not be measured.",
+        words: &[],
+    },
+    Command {
         name: "bench",
-        usage: "all|compare|report|paging|fits|malloc|pages|mpi|coverage [OPTION]...",
+        usage: "all|compare|report|paging|fits|malloc|pages|mpi|remote|coverage [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
         long: "all: everything that follows but coverage, and the NAS kernels EP, CG, MG, FT and IS, plain, with large \
                pages and within a budget; writes a page with pictures, a text and all figures to a directory, and goes \
@@ -149,11 +161,11 @@ pub const COMMANDS: &[Command] = &[
                fit the budget, with and without Ream. malloc: small blocks, with and without Ream. pages: \
                computations of our own, R's and Python's on small pages, under Ream, on large pages set by hand, and \
                under other allocators that promise them, in turns. mpi: programs of MPI whose ranks need more memory than \
-               there is. coverage: the part of a program's memory that lies \
-               on large pages under Ream and under those. `ream bench --help` lists the options. The exit status is 0 \
+               there is. remote: paging to a memory server against the bare network. coverage: the part of a program's \
+               memory that lies on large pages under Ream and under those. `ream bench --help` lists the options. The exit status is 0 \
                when every requirement that could be measured was met, 1 when one was not, and 125 when something could \
                not be measured that should have been.",
-        words: &["all", "compare", "report", "paging", "fits", "malloc", "pages", "mpi", "coverage"],
+        words: &["all", "compare", "report", "paging", "fits", "malloc", "pages", "mpi", "remote", "coverage"],
     },
     Command {
         name: "completions",
@@ -184,6 +196,7 @@ pub const COMMANDS: &[Command] = &[
             "unmark",
             "serve",
             "keys",
+            "noise",
             "bench",
             "completions",
             "man",

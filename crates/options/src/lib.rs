@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod copies;
 pub mod pages;
 pub mod prefault;
 mod processors;

@@ -1,5 +1,6 @@
 //! The table: every option of `ream`, once.
 
+use crate::copies;
 use crate::prefault::LOCKS;
 use crate::spec::{Kind, Spec};
 use crate::value::{ENGINES, FETCHES, IO};
@@ -45,15 +46,16 @@ pub const OPTIONS: &[Spec] = &[
         name: "store",
         short: Some('s'),
         kind: Kind::Directories,
-        value: "DIRECTORY|tcp://HOST:PORT",
+        value: "DIRECTORY|tcp://HOST:PORT,...",
         help: "where pages go that do not fit; may be repeated",
         long: "Directory on a local disk in which the store lies: a file without a name, readable by nobody else, \
                that vanishes with the program. When given several times, the first that can be used is. By default \
                the first of $SLURM_TMPDIR, $TMPDIR and /var/tmp that is on a disk (not in RAM) and has room. In the \
                environment, colons separate directories; one that cannot be used is then passed over with a warning.\n\n\
                tcp://HOST:PORT: the memory of another machine, on which ream serve runs. Both sides show who they are \
-               (--key, --servers), and pages are sealed here: the server can neither read nor change them. The program \
-               is stopped when that server is lost. It must be the only store.",
+               (--key, --servers), and pages are sealed here: the server can neither read nor change them. With several \
+               servers, separated by commas, each page goes to two (--replicas), or to one and to a local disk \
+               (--spill): then any of them can be lost. With one alone its loss stops the program.",
         variable: "REAM_STORE",
         in_file: true,
         commands: &["run", "doctor"],
@@ -72,18 +74,9 @@ pub const OPTIONS: &[Spec] = &[
         in_file: true,
         ..PLAIN
     },
-    Spec {
-        name: "store-deadline",
-        kind: Kind::Count(1, 3600),
-        value: "SECONDS",
-        default: "30",
-        help: "longest that a memory server may take to answer",
-        long: "Longest that a memory server may take for an answer, in seconds. A server that takes longer counts as lost, \
-               and the program is stopped with a message that names it.",
-        variable: "REAM_STORE_DEADLINE",
-        in_file: true,
-        ..PLAIN
-    },
+    copies::REPLICAS,
+    copies::SPILL,
+    copies::DEADLINE,
     Spec {
         name: "key",
         kind: Kind::File,
@@ -93,7 +86,7 @@ pub const OPTIONS: &[Spec] = &[
                its clients. By default ream/key in the user's configuration directory.",
         variable: "REAM_KEY",
         in_file: true,
-        commands: &["run", "status", "serve"],
+        commands: &["run", "doctor", "status", "serve"],
         ..PLAIN
     },
     Spec {
@@ -105,7 +98,7 @@ pub const OPTIONS: &[Spec] = &[
                another key is not believed. By default ream/servers in the user's configuration directory.",
         variable: "REAM_SERVERS",
         in_file: true,
-        commands: &["run", "status"],
+        commands: &["run", "doctor", "status"],
         ..PLAIN
     },
     Spec {
@@ -113,7 +106,7 @@ pub const OPTIONS: &[Spec] = &[
         help: "no keys, no encryption: whoever is on the network may do all",
         long: "Uses a memory server, or is one, without keys and without encryption: whoever can reach the network between \
                both can read and change the program's memory. Both sides must say so.",
-        commands: &["run", "status", "serve"],
+        commands: &["run", "doctor", "status", "serve"],
         ..PLAIN
     },
     Spec {
@@ -564,6 +557,7 @@ pub const OPTIONS: &[Spec] = &[
             "unmark",
             "serve",
             "keys",
+            "noise",
             "bench",
             "completions",
             "man",

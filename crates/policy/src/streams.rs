@@ -8,11 +8,12 @@ const STREAMS: usize = 32;
 /// Most extents that one fault may ask for ahead.
 pub const AHEAD: usize = 32;
 /// Most runs of a strided stream that are kept ahead of its reader.
-const RUNS: u32 = 96;
+const RUNS: u32 = 240;
 /// Times a stride has to come again before several runs are installed at one touch.
 const PROVED: u32 = 8;
-/// Most pages that one stream may have ahead of its reader: 32 MiB outlast the pauses of a device.
-const ONE_STREAM: u32 = 8192;
+/// Most pages that one stream may have ahead of its reader: 64 MiB outlast the pauses of a device, and of one that reports
+/// nothing before all that it was told is done (virtual ones do).
+const ONE_STREAM: u32 = 16384;
 /// Whole blocks between two probes of a sequential stream: whoever reads a little of every block faults no more often
 /// than whoever reads all of it, so now and then a few pages only are installed, to see where the next fault is.
 const PROBES: u32 = 32;
@@ -285,8 +286,9 @@ impl Stream {
         }
         self.runs += 1;
         self.extent = (self.extent * 4).min(LARGEST);
-        // A short extent must not reach the next run of a strided stream.
-        let ahead = (self.extent * if self.extent == LARGEST { 16 } else { 8 }).min(window);
+        // A short extent must not reach the next run of a strided stream; a long one is believed more the longer it lasts.
+        let extents = if self.extent == LARGEST { 16 + (self.runs / 4).min(16) } else { 8 };
+        let ahead = (self.extent * extents).min(window);
         match self.direction {
             Direction::Up => {
                 // To the next natural boundary of the extent, so that the large ones are whole blocks.

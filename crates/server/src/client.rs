@@ -130,6 +130,15 @@ impl Calling {
         }
     }
 
+    /// The same as [`Calling::status`], within this time.
+    ///
+    /// # Errors
+    /// What is wrong, in plain words.
+    pub fn status_within(&mut self, patience: Duration) -> io::Result<String> {
+        self.deadline = Instant::now() + patience;
+        self.status()
+    }
+
     /// Asks for the server's figures: lines of a name and a number, and comments.
     ///
     /// # Errors

@@ -9,11 +9,16 @@ use ream_wire::seal::Direction;
 use ream_wire::{PAGE, SEAL};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Pages that are copied while others wait for the segment, and sent at once.
 const PORTION: u32 = 64;
+
+/// Stores that a lane may have made: one for each ancestor of a process.
+const MORE: usize = 256;
+/// How long a server stays awake for the next request of a thread that was answered.
+const MOMENT: Duration = Duration::from_micros(40);
 
 /// What a lane works for.
 enum Share {
@@ -28,8 +33,12 @@ struct Lane {
     from: Direction,
     to: Direction,
     share: Share,
+    /// Further stores that it may write: copies of what other processes have stored.
+    more: Vec<Attached>,
     leases: Arc<Leases>,
     out: Vec<u8>,
+    /// What was asked for last.
+    last: Kind,
 }
 
 /// Serves a lane until its client goes away.
@@ -58,7 +67,8 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
     incoming.send(&message).map_err(Refused::greeting)?;
     let (from, to) =
         directions(&hello, &answer, &secret).ok_or(Refused::Io(io::Error::other("no keys could be derived")))?;
-    let mut lane = Lane { incoming, from, to, share, leases: leases.clone(), out: Vec::new() };
+    let (leases, last) = (leases.clone(), Kind::Ping);
+    let mut lane = Lane { incoming, from, to, share, more: Vec::new(), leases, out: Vec::new(), last };
     let first = lane.request(deadline).map_err(|refused| match refused {
         Refused::Forged(_) => Refused::Stranger("a lane's first message is not genuine".to_owned()),
         Refused::Late => Refused::Stranger("a lane without a first message".to_owned()),
@@ -69,7 +79,8 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
     }
     drop(stranger);
     lane.serve(&first.0, &first.1)?;
-    while lane.incoming.message().map_err(Refused::Io)? {
+    let is_waited_for = hello.purpose == Purpose::Demand;
+    while lane.next(is_waited_for).map_err(Refused::Io)? {
         let (request, seals) = lane.request(Instant::now() + MESSAGE)?;
         lane.serve(&request, &seals)?;
     }
@@ -77,6 +88,17 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
 }
 
 impl Lane {
+    /// Waits for a message. A thread of the program waits for the answer to what comes by the lane for demand, and asks again
+    /// as soon as it has it: so the server stays awake for a moment, for one client at a time.
+    fn next(&mut self, is_waited_for: bool) -> io::Result<bool> {
+        static LOOKING: AtomicBool = AtomicBool::new(false);
+        if is_waited_for && self.last == Kind::Read && !LOOKING.swap(true, Ordering::Relaxed) {
+            self.incoming.look(MOMENT);
+            LOOKING.store(false, Ordering::Relaxed);
+        }
+        self.incoming.message()
+    }
+
     /// The next request, genuine and in order, with the seals of its pages.
     fn request(&mut self, deadline: Instant) -> Result<(Request, Vec<[u8; SEAL]>), Refused> {
         let forged = |what: Malformed| Refused::Forged(format!("{what:?}"));
@@ -102,13 +124,23 @@ impl Lane {
     /// Does what a request asks for, and replies.
     fn serve(&mut self, request: &Request, seals: &[[u8; SEAL]]) -> Result<(), Refused> {
         self.out.clear();
+        self.last = request.kind;
         let counters = &self.leases.counters;
         let Share::Pages(attached) = &self.share else {
             let fine = request.kind == Kind::Ping;
             return self.reply(request, if fine { Status::Done } else { Status::Foreign });
         };
+        let attached = self.more.iter().find(|more| more.store.id == request.store).unwrap_or(attached);
         let status = match request.kind {
             Kind::Ping => Status::Done,
+            Kind::Make if self.more.len() < MORE => match attached.make(request.store) {
+                Some(more) => {
+                    self.more.push(more);
+                    Status::Done
+                }
+                None => Status::Foreign,
+            },
+            Kind::Make => Status::Foreign,
             Kind::Free => attached.forget(request.store, request.slot, request.pages),
             Kind::Write => {
                 counters.writes.add(1);

@@ -146,6 +146,22 @@ impl Holding {
     }
 }
 
+impl Attached {
+    /// A share in a further store, whose number its clients have chosen: it is made where it is not there yet. What lies in it
+    /// are copies of what nobody changes any more, so that several may write them.
+    pub(crate) fn make(&self, id: u32) -> Option<Attached> {
+        let holding = self.holding.leases.hold(self.holding.lease.id)?;
+        let mut stores = lock(&self.holding.lease.stores);
+        let store = stores.entry(id).or_insert_with(|| {
+            Arc::new(Store { id, segments: Mutex::new(HashMap::new()), lanes: AtomicUsize::new(0) })
+        });
+        store.lanes.fetch_add(1, Ordering::Relaxed);
+        let store = store.clone();
+        drop(stores);
+        Some(Attached { holding, store })
+    }
+}
+
 impl Drop for Attached {
     fn drop(&mut self) {
         let ended = {

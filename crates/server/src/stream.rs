@@ -1,9 +1,12 @@
 //! Connections with deadlines: a message that has begun must be whole in time, however slowly its bytes drip in; between
 //! messages a connection may be silent for ever, since the kernel finds out when the other end is gone.
 
+use ream_sys::{Errno, tcp};
+use ream_wire::PAGE;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
 /// Longest that a message may take from its first byte to its last.
@@ -31,11 +34,13 @@ pub(crate) struct Incoming {
     end: usize,
     /// Whether reads of the stream end by themselves at the moment.
     limited: bool,
+    /// With how many bytes the kernel wakes who reads.
+    wakes_at: u32,
 }
 
 impl Incoming {
     pub(crate) fn new(stream: TcpStream) -> Incoming {
-        Incoming { stream, buffer: Vec::new(), start: 0, end: 0, limited: true }
+        Incoming { stream, buffer: Vec::new(), start: 0, end: 0, limited: true, wakes_at: 1 }
     }
 
     /// Waits until `count` bytes have come, no more than the buffer holds. The end of the stream is an error.
@@ -55,6 +60,12 @@ impl Incoming {
             (self.start, self.end) = (0, self.end - self.start);
         }
         while self.end - self.start < count {
+            let missing = count - (self.end - self.start);
+            if let (true, Some(deadline)) = (missing >= PAGE, deadline) {
+                self.fill(missing, deadline)?;
+                continue;
+            }
+            self.wake_at(1);
             match deadline {
                 None if self.limited => {
                     self.stream.set_read_timeout(None)?;
@@ -79,6 +90,45 @@ impl Incoming {
             }
         }
         Ok(())
+    }
+
+    /// Takes what has come when as much as is missing has, or the stream has ended. (A read that may wait would take a part,
+    /// and then wait for as much again.)
+    fn fill(&mut self, missing: usize, deadline: Instant) -> io::Result<()> {
+        let fd = self.stream.as_raw_fd();
+        self.wake_at(missing as u32);
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        let failed = |error: Errno| io::Error::from_raw_os_error(error.0.into());
+        match tcp::wait(fd, i32::try_from(left).unwrap_or(i32::MAX)) {
+            Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(true) | Err(Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        match tcp::receive_now(fd, self.buffer.get_mut(self.end..).unwrap_or(&mut [])) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(got) => {
+                self.end += got;
+                Ok(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// One wake-up for many pages instead of one for each segment that comes.
+    fn wake_at(&mut self, bytes: u32) {
+        // Where that is refused, the wake-ups are many.
+        if bytes != self.wakes_at && tcp::wake_at(self.stream.as_raw_fd(), bytes).is_ok() {
+            self.wakes_at = bytes;
+        }
+    }
+
+    /// Looks for the first byte of a message for a moment, without going to sleep.
+    pub(crate) fn look(&self, moment: Duration) {
+        let until = Instant::now() + moment;
+        while self.start == self.end && tcp::arrived(self.stream.as_raw_fd()) == Ok(0) && Instant::now() < until {
+            std::hint::spin_loop();
+        }
     }
 
     /// Waits for the first byte of a message, for ever. False when the other end has closed the connection before one.

@@ -1,6 +1,8 @@
 //! What the launcher resolved from flags, environment and config file: written once, before the session is shared,
 //! and only read afterwards.
 
+use crate::SERVERS;
+
 /// A string of at most `N` bytes in shared memory; unused bytes are zero.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,7 +177,7 @@ stored_enum! {
     }
 }
 
-/// The memory server that is the session's store.
+/// A memory server that is the session's store, or one of several.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
@@ -191,7 +193,7 @@ pub struct Remote {
     pub scope: u32,
     /// 1: pages are sealed; 0: the user wants no security.
     pub sealed: u32,
-    /// Number of the session's lease.
+    /// Number of the session's first lease there.
     pub lease: u64,
     /// What connections of the lease show that they know.
     pub secret: [u8; 32],
@@ -296,8 +298,18 @@ pub struct Config {
     pub drop_received: u32,
     /// Room for later settings; zero.
     pub spare: u32,
-    /// The memory server that is the store, if one is.
-    pub remote: Remote,
+    /// The memory servers that are the store, if they are; those that there are come first.
+    pub remotes: [Remote; SERVERS],
+    /// Memory servers that each page is written to.
+    pub replicas: u32,
+    /// 1: `spill_directory` is that of a local copy.
+    pub spill: u32,
+    /// Directory of the local copies of what is at memory servers; else empty.
+    pub spill_directory: Text<1024>,
+    /// File of the user's key, and of the servers' keys: for the agent, which asks for leases again.
+    pub key_path: Text<1024>,
+    /// See `key_path`.
+    pub servers_path: Text<1024>,
 }
 
 impl Config {
@@ -336,8 +348,21 @@ impl Config {
             on_run: 0,
             drop_received: 1,
             spare: 0,
-            remote: Remote::NONE,
+            remotes: [Remote::NONE; SERVERS],
+            replicas: 1,
+            spill: 0,
+            spill_directory: Text::EMPTY,
+            key_path: Text::EMPTY,
+            servers_path: Text::EMPTY,
         }
+    }
+    /// Whether the store is at memory servers.
+    pub fn is_remote(&self) -> bool {
+        self.remotes.first().is_some_and(Remote::is_some)
+    }
+    /// Copies that each page is to have.
+    pub const fn copies(&self) -> u32 {
+        self.replicas + self.spill
     }
     /// The engine asked for.
     pub const fn engine(&self) -> Engine {

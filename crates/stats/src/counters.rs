@@ -138,6 +138,10 @@ counters! {
     sampled_huge: Sum,
     /// Failed reads and writes that were tried again.
     io_retries: Sum,
+    /// Connections to a memory server that were lost, by process and server.
+    server_losses: Sum,
+    /// Pages copied again to another memory server, or to the local copy, after such a loss.
+    pages_copied_again: Sum,
     /// Processes that the pager took over.
     engagements: Sum,
     /// Forks of a process that was being paged.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use crate::{Counters, Ledger, Seat};
+use crate::{Copies, Counters, Ledger, Seat};
 
 /// Leases a process can hold: one for each fork between it and the oldest ancestor whose store it reads.
 pub const LEASES: usize = 255;
@@ -72,6 +72,7 @@ pub struct Process {
     pub(crate) name: [AtomicU64; 2],
     /// What the process did.
     pub counters: Counters,
+    copies: Copies,
     seat: Seat,
     lease_count: AtomicU32,
     lease_spare: AtomicU32,
@@ -101,6 +102,10 @@ impl Process {
     pub fn parent(&self) -> Option<(usize, u64)> {
         let generation = self.parent_generation.load(SeqCst);
         (generation != 0).then(|| (self.parent.load(SeqCst) as usize, generation))
+    }
+    /// Which copies of its pages there are at memory servers.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
     }
     /// Pages of the budget that it holds.
     pub fn held_pages(&self) -> u64 {
@@ -280,6 +285,7 @@ impl Process {
     /// the entry in stage Clearing. Returns the pages it held.
     pub(crate) fn clear(&self, ledger: &Ledger, total: &Counters) -> u64 {
         self.seat.clear();
+        self.copies.set(0, 0, 0, 0);
         self.moving.store(1, SeqCst);
         ledger.changes.fetch_add(1, SeqCst);
         let held = self.held.swap(0, SeqCst);

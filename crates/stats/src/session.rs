@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::process::{Identity, Lifecycle, Process};
-use crate::{Config, Counters, Engine, Ledger, Phases, Turns, whole_pages};
+use crate::{Config, Counters, Engine, Ledger, Phases, Servers, Turns, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
@@ -78,6 +78,7 @@ pub struct Session {
     ended: Counters,
     phases: Phases,
     turns: Turns,
+    servers: Servers,
     table: [Process; PROCESSES],
 }
 
@@ -110,6 +111,11 @@ impl Session {
         // SAFETY: large, aligned and mapped for good (caller); all-zero bytes are valid for every field.
         let session = unsafe { &*session };
         session.ledger.set_total(whole_pages(config.budget_bytes));
+        for (index, remote) in config.remotes.iter().enumerate().filter(|(_, remote)| remote.is_some()) {
+            if let Some(server) = session.servers.get(index) {
+                server.grant(remote.lease, &remote.secret);
+            }
+        }
         session.nonce.store(nonce, SeqCst);
         session.bytes.store(Session::BYTES as u64, SeqCst);
         session.version.store(VERSION, SeqCst);
@@ -159,6 +165,18 @@ impl Session {
     /// Whose turn it is to compute.
     pub fn turns(&self) -> &Turns {
         &self.turns
+    }
+    /// The memory servers as they are now.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+    /// Pages with fewer copies than wanted, of all processes.
+    pub fn copies_missing(&self) -> u64 {
+        self.used().iter().map(|process| process.copies().missing()).sum()
+    }
+    /// Bit by server: some process has the only copy of a page there.
+    pub fn sole(&self) -> u32 {
+        self.used().iter().fold(0, |all, process| all | process.copies().sole())
     }
     /// Counters of the processes that have ended.
     pub fn ended(&self) -> &Counters {

@@ -18,6 +18,7 @@ pub struct Report<'a> {
     budget: u64,
     peak_resident: u64,
     peak_managed: u64,
+    copies_missing: Option<u64>,
     elapsed_ms: u64,
     engine: &'static str,
 }
@@ -34,6 +35,7 @@ impl Report<'_> {
             budget: session.ledger().budget_pages() * PAGE,
             peak_resident: session.ledger().peak_held() * PAGE,
             peak_managed: session.ledger().peak_managed() * PAGE,
+            copies_missing: (session.config().copies() > 1).then(|| session.copies_missing()),
             elapsed_ms: now_ms.saturating_sub(session.began_ms()),
             engine: ENGINES.get(session.engine() as usize).copied().unwrap_or("auto"),
         }
@@ -75,6 +77,11 @@ impl Report<'_> {
             Some(bytes) => writeln!(out, "; {} would have halved the reads", show_size(bytes)),
             None => writeln!(out),
         }?;
+        if let (Some(missing), losses @ 1..) = (self.copies_missing, counters.server_losses.get()) {
+            write!(out, "ream: connections to memory servers lost {losses} times, ")?;
+            write!(out, "{} copied again; ", show_size(counters.pages_copied_again.get() * PAGE))?;
+            writeln!(out, "{} lack a copy", show_size(missing * PAGE))?;
+        }
         self.write_phases(out)
     }
 
@@ -118,6 +125,9 @@ impl Report<'_> {
             }
         });
         outcome?;
+        if let Some(missing) = self.copies_missing {
+            number("copies_missing", missing)?;
+        }
         // Of ranks of an MPI job, where there are any.
         if let Some(turns) = self.turns.filter(|turns| turns.given.get() > 0) {
             number("turns", turns.given.get())?;
@@ -205,6 +215,7 @@ mod tests {
             budget: 1 << 30,
             peak_resident: 1 << 30,
             peak_managed: 4 << 30,
+            copies_missing: None,
             elapsed_ms: 12_345,
             engine: "move",
         }

@@ -326,8 +326,8 @@ impl Session {
         }
         let seats = self.used().iter().filter(|process| process.seat().stand() != Stand::Away);
         let (ranks, pages) = seats.fold((0, 0), |(n, pages), one| (n + 1, pages + one.managed_pages()));
-        // Not known yet, or not the ranks' doing.
-        // With the stage through which pages come and go, a quarter of what a rank holds.
+        // With the stage through which pages come and go, a quarter of what a rank holds. Nothing, where the ranks have
+        // not begun or others need the memory.
         let mean = (pages / u64::max(ranks, 1) / 3 * 4).max(1);
         (total / mean).clamp(1, u64::from(u32::MAX)) as u32
     }

@@ -63,15 +63,15 @@ impl Inbox {
         attempt < 1000
     }
 
-    /// Reports messages, the early ones first, as far as there is room.
-    pub(crate) fn deliver(&mut self, events: &mut Events) {
-        while events.room() > 0 {
+    /// Reports messages, the early ones first, as far as there is room for `spare` events besides.
+    pub(crate) fn deliver(&mut self, events: &mut Events, spare: usize) {
+        while events.room() > spare {
             let Some(message) = self.early.pop() else { break };
             self.report(&message, events);
         }
-        while self.ready && events.room() > 0 {
+        while self.ready && events.room() > spare {
             let mut batch = [Message::EMPTY; BATCH];
-            let wanted = events.room().min(BATCH);
+            let wanted = (events.room() - spare).min(BATCH);
             let Some(room) = batch.get_mut(..wanted) else { return };
             let got = self.uffd.read(room).unwrap_or(0);
             for message in room.iter().take(got) {

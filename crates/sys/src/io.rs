@@ -3,7 +3,7 @@
 use crate::file::{Fd, Part};
 use crate::ring::{Completion, Ring};
 use crate::workers::Workers;
-use crate::{Errno, Wait};
+use crate::{Errno, Wait, process};
 
 #[allow(clippy::large_enum_variant, reason = "there is one of it, and no heap to put a variant on")]
 pub(crate) enum Io {
@@ -63,7 +63,13 @@ impl Io {
         }
     }
 
-    /// Receives into what a message header at `header` describes: all of it, unless the stream ends.
+    /// Whether [`Io::receive`] waits for the socket's low-water mark.
+    pub(crate) fn heeds_marks(&self) -> bool {
+        matches!(self, Io::Ring(ring) if ring.heeds_marks())
+    }
+
+    /// Receives into what a message header at `header` describes: all of it, or what is there when the socket's low-water
+    /// mark is reached.
     ///
     /// # Safety
     /// The same, and the memory may be overwritten until then.
@@ -105,6 +111,21 @@ impl Io {
             Io::Ring(ring) => ring.unwatch(watch, data).is_ok(),
             Io::Workers(_) => false,
         }
+    }
+
+    /// Waits so many microseconds at most for something to happen, without going to sleep. Whether it has.
+    pub(crate) fn spin(&self, us: u64) -> bool {
+        let Io::Ring(ring) = self else { return false };
+        let until = process::now_us() + us;
+        while !ring.stirs() {
+            if process::now_us() >= until {
+                return false;
+            }
+            for _ in 0..16 {
+                core::hint::spin_loop();
+            }
+        }
+        true
     }
 
     pub(crate) fn enter(&mut self, wait: Wait) -> Result<(), Errno> {

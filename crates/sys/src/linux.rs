@@ -1,6 +1,8 @@
 //! The real machine: userfaultfd, a staging area, io_uring.
 //! Made, used and dropped by one pager thread, in that thread's own descriptor table.
 
+mod completions;
+
 use crate::copier;
 use crate::digest::Key;
 use crate::file::{self, Fd, Part};
@@ -14,13 +16,13 @@ use crate::mover::{self, Direction};
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::queue::Queue;
-use crate::remote::{Bequest, Lost, Remote, RemoteConfig};
-use crate::ring::Completion;
+use crate::remote::{Bequest, News, Remote, RemoteConfig};
 use crate::staging::Staging;
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
+use ream_stats::SERVERS;
 
 /// What a machine is made of.
 pub struct LinuxConfig {
@@ -66,7 +68,13 @@ const HELPER: u64 = 2 << 32;
 const PUNCHED: u64 = 3 << 32;
 const UNWATCHED: u64 = 4 << 32;
 pub(crate) const LANE: u64 = 5 << 32;
+pub(crate) const SPILL_READ: u64 = 6 << 32;
+pub(crate) const SPILL_WRITE: u64 = 7 << 32;
 const KIND: u64 = 0xff << 32;
+
+/// Ends of transfers that one poll reports, and bytes after which it stops: a device with nothing to do idles meanwhile.
+const PORTION: usize = 4;
+const PORTION_BYTES: u32 = 1 << 20;
 
 /// Stores a process can read: its own and those of 255 ancestors.
 const STORES: usize = 256;
@@ -157,37 +165,46 @@ impl LinuxMachine {
         }
     }
 
-    /// Connects to the memory server that is the store. Returns the connection by which that lives.
-    pub fn connect(&mut self, config: &RemoteConfig) -> Result<Fd, Setup> {
-        let remote = self.remote.insert(Remote::connect(config)?);
-        Ok(remote.anchor())
+    /// Connects to the memory servers that are the store; `bequest` is what a parent has stored there.
+    ///
+    /// # Errors
+    /// What failed; with several servers only when none can be had.
+    pub fn connect(&mut self, config: &RemoteConfig, bequest: Option<Bequest>) -> Result<(), Setup> {
+        let remote = self.remote.insert(Remote::connect(config, bequest.as_ref())?);
+        match bequest {
+            Some(bequest) => remote.inherit(bequest).map_err(fail("mapping the state of inherited pages")),
+            None => Ok(()),
+        }
     }
 
-    /// In a forked child, of its parent's machine: what it needs to read what that has stored on a memory server.
+    /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers.
     pub fn bequeath(&mut self) -> Option<Bequest> {
         self.remote.as_mut().map(Remote::bequeath)
     }
 
-    /// Takes over what a parent's machine has bequeathed; its store, and those of its ancestors, have the numbers from 1 on.
-    pub fn inherit(&mut self, bequest: Bequest) {
-        if let Some(remote) = &mut self.remote {
-            remote.inherit(bequest);
+    /// The connections by which the store lives at each server, and, last, its file.
+    pub fn anchors(&self) -> [Fd; SERVERS + 1] {
+        let mut all = [Fd::NONE; SERVERS + 1];
+        if let Some(remote) = &self.remote {
+            all[..SERVERS].copy_from_slice(&remote.anchors());
         }
+        all[SERVERS] = self.stores[0];
+        all
     }
 
-    /// Whether the memory server was lost, and how: nothing that was asked of it ends any more.
-    pub fn lost(&self) -> Option<Lost> {
-        self.remote.as_ref().and_then(Remote::lost)
+    /// Whether nothing is in memory only that was told to be stored.
+    pub fn is_settled(&self) -> bool {
+        self.remote.as_ref().is_none_or(Remote::is_settled)
     }
 
-    /// Whether a page from the memory server was not what was written there.
-    pub fn forged(&self) -> bool {
-        self.remote.as_ref().is_some_and(Remote::forged)
+    /// What has happened to memory servers since this was last asked.
+    pub fn take_news(&mut self) -> Option<News> {
+        self.remote.as_mut().and_then(Remote::take_news)
     }
 
-    /// Whether the memory server has said that it is about to end.
-    pub fn ending(&self) -> bool {
-        self.remote.as_ref().is_some_and(Remote::ending)
+    /// The memory server one of whose pages was not what was written there.
+    pub fn forged(&self) -> Option<usize> {
+        self.remote.as_ref().and_then(Remote::forged)
     }
 
     /// How the userfaultfd was obtained.
@@ -200,18 +217,10 @@ impl LinuxMachine {
         self.memory.is_none()
     }
 
-    /// The descriptors that this machine needs kept when all others are closed: its own, not the stores.
-    pub fn descriptors(&self) -> [Fd; 8] {
-        let memory = self.memory.unwrap_or(Fd::NONE);
-        let [demand, ahead, write] = self.remote.as_ref().map_or([Fd::NONE; 3], Remote::descriptors);
-        let [inbox, pagemap] = [self.inbox.uffd.fd, self.pagemap.descriptor()];
-        [inbox, pagemap, self.io.descriptor(), self.helper.bell, memory, demand, ahead, write]
-    }
-
     /// Gives the calling thread these rights, and with it all that work for it, which end; others are made when they are
     /// needed. `None` when one of them is busy with an errand: try again later. False when there is more left than that.
     pub fn assume(&mut self, rights: &Rights) -> Option<bool> {
-        if !self.helper.rest() {
+        if !self.remote.as_ref().is_none_or(Remote::rests) || !self.helper.rest() {
             return None;
         }
         self.follower.rest();
@@ -221,68 +230,9 @@ impl LinuxMachine {
         Some(rights.assume())
     }
 
+    /// Room for every tag; a full queue means that a tag was used twice.
     fn end(&mut self, tag: u32, result: i32) {
-        // Room for every tag; a full queue means that a tag was used twice.
         self.ended.push((tag, result));
-    }
-
-    /// Handles one completion; transfers go to `told`.
-    fn complete(&mut self, completion: Completion) -> Option<(u32, i32)> {
-        let tag = completion.user_data as u32;
-        match completion.user_data & KIND {
-            MESSAGES => {
-                self.inbox.ready = true;
-                self.watching_messages = completion.more();
-                None
-            }
-            HELPER => {
-                self.watching_helper = completion.more();
-                self.helper.take()
-            }
-            UNWATCHED => None,
-            LANE => {
-                if let Some(remote) = &mut self.remote {
-                    remote.happened(tag, completion.result);
-                }
-                None
-            }
-            PUNCHED => {
-                if let Some(punch) = self.punches.get_mut(tag as usize) {
-                    *punch = (0, 0);
-                }
-                None
-            }
-            _ => Some((tag, completion.result)),
-        }
-    }
-
-    /// Waits until no punch in flight touches the slots: a late punch would erase what is written to them.
-    fn settle_punches(&mut self, slot: Slot, pages: u32) {
-        let touches = |punches: &[(u32, u32); PUNCHES]| {
-            punches.iter().any(|(first, count)| {
-                *count > 0 && *first < slot.0.saturating_add(pages) && slot.0 < first.saturating_add(*count)
-            })
-        };
-        while touches(&self.punches) {
-            if self.io.enter(Wait::Forever).is_err() {
-                return;
-            }
-            while let Some(completion) = self.io.take() {
-                if let Some((tag, result)) = self.complete(completion) {
-                    self.end(tag, result);
-                }
-            }
-        }
-    }
-
-    fn watch(&mut self) {
-        if !self.watching_messages {
-            self.watching_messages = self.io.watch(self.inbox.uffd.fd, MESSAGES).is_ok();
-            self.inbox.ready = true;
-        }
-        if !self.watching_helper {
-            self.watching_helper = self.io.watch(self.helper.bell, HELPER).is_ok();
-        }
     }
 }
 
@@ -509,7 +459,7 @@ impl Machine for LinuxMachine {
 
     fn reserve(&mut self, slots: u32) -> Result<(), Errno> {
         // Only what is beyond the mark: space that was punched out comes back when it is written.
-        if slots <= self.reserved || self.remote.is_some() {
+        if slots <= self.reserved || self.stores.first() == Some(&Fd::NONE) {
             return Ok(());
         }
         let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
@@ -521,7 +471,10 @@ impl Machine for LinuxMachine {
 
     fn punch(&mut self, slot: Slot, pages: u32) {
         if let Some(remote) = &mut self.remote {
-            return remote.forget(slot, pages);
+            remote.forget(slot, pages);
+        }
+        if self.stores.first() == Some(&Fd::NONE) {
+            return;
         }
         let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
         let bytes = pages as u64 * PAGE_BYTES as u64;
@@ -545,30 +498,42 @@ impl Machine for LinuxMachine {
         let mut nothing = self.ended.is_empty() && !self.inbox.waiting();
         let mut wait = wait;
         if let Some(remote) = &mut self.remote {
-            let more = remote.advance(&mut self.io);
-            nothing &= !more && !remote.has_ended() && remote.lost().is_none();
+            let more = remote.advance(&mut self.io, &self.stores);
+            nothing &= !more && !remote.has_ended();
             wait = remote.patience(wait);
+        }
+        if let Some(remote) = self.remote.as_mut().filter(|_| nothing && wait != Wait::No) {
+            remote.wait_awake(&mut self.io);
         }
         // An error here (no memory) leaves everything queued for the next time.
         let _ = self.io.enter(if nothing { wait } else { Wait::No });
-        while events.room() > 0 {
-            let Some((tag, result)) = self.ended.pop() else { break };
-            events.push(Event::Io { tag, result });
-        }
-        while events.room() > 0 {
-            let Some(completion) = self.io.take() else { break };
+        while let Some(completion) = self.io.take() {
             if let Some((tag, result)) = self.complete(completion) {
-                events.push(Event::Io { tag, result });
+                self.end(tag, result);
             }
         }
         if let Some(remote) = &mut self.remote {
             remote.look_at_clock();
-            while events.room() > 0 {
-                let Some((tag, result)) = remote.pop_ended() else { break };
-                events.push(Event::Io { tag, result });
+        }
+        // What threads ask for comes first: the device has it while what has arrived is looked at, a portion at a time.
+        self.inbox.deliver(events, PORTION);
+        let mut bytes = 0;
+        for _ in 0..PORTION {
+            let remote = self.remote.as_mut();
+            let Some((tag, result)) = self.ended.pop().or_else(|| remote.and_then(Remote::pop_ended)) else { break };
+            events.push(Event::Io { tag, result });
+            bytes += result.max(0) as u32;
+            if bytes >= PORTION_BYTES {
+                break;
             }
         }
-        self.inbox.deliver(events);
+    }
+
+    fn submit(&mut self) {
+        if let Some(remote) = &mut self.remote {
+            remote.advance(&mut self.io, &self.stores);
+        }
+        let _ = self.io.enter(Wait::No);
     }
 
     fn waited_for(&mut self, on: bool) {

@@ -209,6 +209,9 @@ pub trait Machine {
     /// Most runs of frames in one write.
     const PARTS: usize = 128;
 
+    /// Submits what was started, without waiting for anything or telling what has happened. What is left to a poll does
+    /// no harm.
+    fn submit(&mut self) {}
     /// Submits what was started, reports what happened, and sleeps as told if there is nothing. Events are appended.
     fn poll(&mut self, wait: Wait, events: &mut Events);
     /// Microseconds on a clock that does not go backwards.

@@ -65,10 +65,6 @@ impl Pagemap {
         self.scans
     }
 
-    pub(crate) fn descriptor(&self) -> Fd {
-        self.fd
-    }
-
     /// Reports the mapped pages of a run in ascending order.
     pub fn walk(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
         if !self.scans {

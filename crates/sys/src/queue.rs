@@ -15,6 +15,14 @@ impl<T: Zeroable> Queue<T> {
     pub fn new(capacity: usize) -> Result<Queue<T>, Errno> {
         Ok(Queue { ring: MapSlice::new(capacity)?, first: 0, len: 0 })
     }
+    /// One without room.
+    pub const fn none() -> Queue<T> {
+        Queue { ring: MapSlice::empty(), first: 0, len: 0 }
+    }
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
     /// Whether none wait.
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -1,25 +1,44 @@
-//! A memory server as the store: three connections, for pages that threads wait for, for pages read ahead, and for pages
-//! to be kept, so that none of these waits for another. Requests are answered in their order on each, so what is received
-//! next is known beforehand and lands where it belongs.
+//! Memory servers as the store. To each there are three connections, for pages that threads wait for, for pages read ahead,
+//! and for pages to be kept, so that none of these waits for another. Requests are answered in their order on each, so what
+//! is received next is known beforehand and lands where it belongs.
 //!
 //! Pages are sealed on their way out and opened where they arrive. How often a slot was written is kept here, four bytes
-//! a slot, and is part of what its seal is bound to: an older page in its place does not open.
+//! a slot, and is part of what its seal is bound to: an older page in its place does not open. One byte more says who has
+//! it: each page is written to as many servers as wanted, or to one and to a local file, and read from any of them.
 
+mod changes;
+mod dial;
 mod lane;
+mod loss;
+mod mend;
+mod op;
+mod peer;
+mod reads;
+mod spill;
+mod table;
+mod writes;
 
 use crate::file::{Fd, Part};
 use crate::io::Io;
 use crate::linux::Setup;
-use crate::memory::{MapSlice, Zeroable};
+use crate::memory::MapSlice;
 use crate::queue::Queue;
 use crate::tcp::Address;
 use crate::{Errno, Wait, process};
-use lane::{Lane, Message, Received};
+use changes::Changes;
+use dial::Dialler;
+use lane::{Lane, Message, Received, Way};
+use mend::Mend;
+use op::{Nature, Op};
+pub use peer::News;
+use peer::{Peer, State};
 use ream_page::{PAGE_BYTES, Slot, StoreId};
-use ream_wire::hello::{NEW_STORE, Purpose};
-use ream_wire::message::{ENDING, HEADER, Kind, Request, Status, between};
-use ream_wire::seal::{KEY, PageKey, Place};
-use ream_wire::{MOST_PAGES, SEAL};
+use ream_stats::{Process, SERVERS, Session};
+use ream_wire::MOST_PAGES;
+use ream_wire::message::{ENDING, Kind, Request, Status};
+use ream_wire::seal::{KEY, PageKey};
+use spill::Spill;
+use table::{Counts, SPILLED, Table};
 
 /// Lanes, by their place.
 const DEMAND: usize = 0;
@@ -30,23 +49,35 @@ const LANES: usize = 3;
 const CHUNK: u32 = 64;
 /// Messages of a lane that are not answered yet, at most.
 const UNANSWERED: u32 = 256;
-/// Runs of slots that wait to be forgotten.
-const FREES: usize = 256;
+/// How long an answer is awaited without going to sleep, in microseconds.
+const AWAKE: u64 = 60;
+/// Where the last answer took longer, in microseconds, the next one is slept for.
+const SOON: u64 = 120;
 /// Ancestors whose stores are read.
 const ANCESTORS: usize = 255;
+/// Slots that lie together at the same servers: a segment of a server's memory.
+const SEGMENT: u32 = 512;
+/// Longest that one of several servers may take to be connected to, in microseconds.
+const DIAL: u64 = 1_000_000;
+/// Pages up to which a read tells how far away its server is.
+const SMALL: u32 = 16;
 
-/// The server, and what a process shows it.
+/// The servers, and what a process shows them.
 #[derive(Clone, Copy)]
 pub struct RemoteConfig {
-    /// Where it is.
-    pub server: Address,
-    /// The session's lease.
-    pub lease: u64,
-    /// The lease's secret.
-    pub secret: [u8; KEY],
+    /// Leases, free memory, and what other processes have lost.
+    pub session: &'static Session,
+    /// This process there.
+    pub process: &'static Process,
+    /// Where they are; those that there are come first.
+    pub servers: [Option<Address>; SERVERS],
+    /// How many of them each page is written to.
+    pub replicas: u32,
+    /// Whether the process's store file has a copy of each page.
+    pub spill: bool,
     /// Whether pages are sealed.
     pub sealed: bool,
-    /// Longest that an answer may take, in microseconds.
+    /// Longest that an answer may take where nobody else can give it, in microseconds.
     pub deadline_us: u64,
     /// Slots that the store may have.
     pub slots: u32,
@@ -69,156 +100,237 @@ pub enum Lost {
     Refused,
 }
 
-/// A read or a write, by its tag.
-#[derive(Clone, Copy)]
-struct Op {
-    /// Zero for the own store, else one more than the ancestor's place.
-    ancestor: u32,
-    slot: u32,
-    pages: u32,
-    /// Pages of a write that were sent, and answered.
-    sent: u32,
-    answered: u32,
-    /// What becomes of the whole when a part was refused.
-    failed: i32,
-    /// The frames of a read; the list of parts of a write, and its length.
-    address: usize,
-    parts: u32,
-}
-
-// SAFETY: integers.
-unsafe impl Zeroable for Op {}
-
-/// A process whose store is read here.
-#[derive(Clone, Copy)]
-struct Ancestor {
-    store: u32,
-    key: [u8; KEY],
-    versions: usize,
-    slots: usize,
-}
-
-// SAFETY: integers.
-unsafe impl Zeroable for Ancestor {}
-
 /// What a forked child needs to read what its parent and ancestors have stored: in memory that it inherits.
 pub struct Bequest {
-    ancestors: MapSlice<Ancestor>,
+    tables: MapSlice<Table>,
     count: usize,
+    counts: Counts,
+    /// How the parent reaches each server, where it does.
+    ways: [Option<(Way, u32)>; SERVERS],
 }
 
 pub(crate) struct Remote {
-    lanes: [Lane; LANES],
+    config: RemoteConfig,
+    peers: [Peer; SERVERS],
+    count: usize,
+    /// Bit by server: it can be used.
+    up: u32,
     ops: MapSlice<Op>,
-    /// How often each slot of the own store was written.
-    versions: MapSlice<u32>,
+    /// The own store, then those of ancestors, the nearest last.
+    tables: MapSlice<Table>,
+    table_count: usize,
+    counts: Counts,
+    changes: Changes,
+    /// Bits of the servers to which a segment's slots go; 0 while nobody has any.
+    homes: MapSlice<u8>,
     key: PageKey,
-    key_bytes: [u8; KEY],
-    sealed: bool,
-    lease: u64,
-    store: u32,
-    ancestors: MapSlice<Ancestor>,
-    ancestor_count: usize,
-    deadline_us: u64,
-    /// Reads and writes to be asked for, by lane; the write that is being sent, and slots to be forgotten.
-    todo: [Queue<u32>; LANES],
-    writing: Option<u32>,
-    frees: Queue<(u32, u32)>,
+    /// Reads for which nobody could be asked just now.
+    parked: Queue<u32>,
+    parked_since: u64,
     ended: Queue<(u32, i32)>,
+    spill: Option<Spill>,
+    mend: Mend,
+    dialler: Option<Dialler>,
+    news: [Option<News>; 16],
     waited_for: bool,
-    lost: Option<Lost>,
-    forged: bool,
-    ending: bool,
+    /// Whether the last page that a thread waited for came soon.
+    soon: bool,
+    forged: Option<usize>,
+    fatal: bool,
+    /// Pages have fewer copies than wanted for want of room; said once.
+    degraded: bool,
+    /// When we looked last, and until when we meant to sleep then.
+    looked: u64,
+    asleep_until: u64,
+    told: (u64, u64, u32, u32),
 }
 
 impl Remote {
-    /// Connects: a store of its own, and three lanes.
-    pub(crate) fn connect(config: &RemoteConfig) -> Result<Remote, Setup> {
+    /// Connects to as many as can be had: a store of its own, and three lanes, at each. `heir`: of what a
+    /// parent has bequeathed, whose pages there are to be read.
+    pub(crate) fn connect(config: &RemoteConfig, heir: Option<&Bequest>) -> Result<Remote, Setup> {
         let fail = |what: &'static str| move |errno| Setup { what, errno };
-        let deadline = process::now_us() + config.deadline_us;
-        let mut store = NEW_STORE;
-        let mut lane = |purpose, bytes| {
-            let lane = Lane::open(config, purpose, store, bytes, deadline);
-            let (lane, answered) = lane.map_err(fail("connecting to the memory server"))?;
-            store = answered;
-            Ok(lane)
-        };
-        let requests = UNANSWERED as usize * (HEADER + SEAL);
-        let write = lane(Purpose::Write, HEADER + between(CHUNK as u16) + CHUNK as usize * PAGE_BYTES)?;
-        let demand = lane(Purpose::Demand, requests)?;
-        let ahead = lane(Purpose::Ahead, requests)?;
+        let room = fail("mapping the state of the memory servers' lanes");
         let mut key_bytes = [0; KEY];
         process::random(&mut key_bytes).map_err(fail("drawing a key for pages"))?;
         let key = PageKey::new(&key_bytes).ok_or(Setup { what: "making a key for pages", errno: Errno::INVAL })?;
-        let room = fail("mapping the state of the memory server's lanes");
-        let queue = || Queue::new(config.io_limit as usize);
-        Ok(Remote {
-            lanes: [demand, ahead, write],
-            ops: MapSlice::new(config.io_limit as usize).map_err(&room)?,
-            versions: MapSlice::new(config.slots as usize).map_err(&room)?,
+        let ops = config.io_limit as usize;
+        let mut remote = Remote {
+            config: *config,
+            peers: [const { Peer::none() }; SERVERS],
+            count: 0,
+            up: 0,
+            ops: MapSlice::new(ops + mend::JOBS).map_err(&room)?,
+            tables: MapSlice::new(ANCESTORS + 1).map_err(&room)?,
+            table_count: 1,
+            counts: Counts::new(config.replicas + u32::from(config.spill)),
+            changes: Changes::new().map_err(&room)?,
+            homes: MapSlice::new((config.slots / SEGMENT) as usize + 1).map_err(&room)?,
             key,
-            key_bytes,
-            sealed: config.sealed,
-            lease: config.lease,
-            store,
-            ancestors: MapSlice::new(ANCESTORS).map_err(&room)?,
-            ancestor_count: 0,
-            deadline_us: config.deadline_us,
-            todo: [queue().map_err(&room)?, queue().map_err(&room)?, queue().map_err(&room)?],
-            writing: None,
-            frees: Queue::new(FREES).map_err(&room)?,
-            ended: Queue::new(config.io_limit as usize).map_err(&room)?,
+            parked: Queue::new(ops + mend::JOBS).map_err(&room)?,
+            parked_since: 0,
+            ended: Queue::new(ops + mend::JOBS).map_err(&room)?,
+            spill: None,
+            mend: Mend::none(),
+            dialler: None,
+            news: [None; 16],
             waited_for: false,
-            lost: None,
-            forged: false,
-            ending: false,
-        })
+            soon: true,
+            forged: None,
+            fatal: false,
+            degraded: false,
+            looked: process::now_us(),
+            asleep_until: 0,
+            told: (0, 0, 0, 0),
+        };
+        if config.spill {
+            remote.spill = Some(Spill::new(ops + mend::JOBS).map_err(&room)?);
+        }
+        let mut first = None;
+        for (index, address) in config.servers.iter().enumerate().map_while(|(index, it)| Some((index, (*it)?))) {
+            remote.count = index + 1;
+            let Some(place) = remote.peers.get_mut(index) else { break };
+            *place = Peer::new(address, ops + mend::JOBS).map_err(&room)?;
+        }
+        // What its pages are bound to beside slot and version: the same wherever they go.
+        let bound = remote.way(0).map_or(0, |(way, _)| way.lease);
+        let table = Table::new(config.slots, key_bytes, bound, config.process.generation() as u32).map_err(&room)?;
+        remote.keep_table(0, table);
+        remote.conceal();
+        let alone = remote.count == 1 && !config.spill;
+        if !alone {
+            remote.mend = Mend::new(config.io_limit).map_err(&room)?;
+        }
+        for index in 0..remote.count {
+            // The parent's lease, as long as that has connections of it: there its pages are.
+            let inherited = heir.and_then(|heir| heir.ways.get(index).copied().flatten());
+            let Some((way, generation)) = inherited.or_else(|| remote.way(index)) else { continue };
+            let away = config.session.servers().get(index).is_some_and(|server| server.away());
+            if !alone && away && inherited.is_none() {
+                continue;
+            }
+            let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
+            match dial::dial(&way, deadline) {
+                Ok(dialled) => remote.rise(index, dialled, way, generation),
+                Err(errno) => _ = first.get_or_insert(errno),
+            }
+        }
+        if remote.up == 0 && !config.spill {
+            let errno = first.unwrap_or(Errno::TIMEDOUT);
+            return Err(fail("connecting to the memory server")(errno));
+        }
+        Ok(remote)
     }
 
-    /// The connection by which the store lives: a child that has a copy of it keeps the store.
-    pub(crate) fn anchor(&self) -> Fd {
-        self.lanes[WRITE].fd
+    /// Keys are left out of core dumps.
+    fn conceal(&self) {
+        let (start, bytes) = (self.tables.as_ptr().expose_provenance(), self.tables.len() * size_of::<Table>());
+        // SAFETY: what is left out of a dump changes nothing else.
+        let _ = unsafe { crate::memory::advise(start, bytes.next_multiple_of(4096), crate::memory::Advice::DontDump) };
     }
 
-    pub(crate) fn descriptors(&self) -> [Fd; LANES] {
-        [self.lanes[DEMAND].fd, self.lanes[AHEAD].fd, self.lanes[WRITE].fd]
+    fn keep_table(&mut self, index: usize, table: Table) {
+        if let Some(place) = self.tables.get_mut(index) {
+            *place = table;
+        }
+    }
+
+    /// How a server is reached now.
+    fn way(&self, index: usize) -> Option<(Way, u32)> {
+        let granted = self.config.session.servers().get(index)?.granted()?;
+        let address = self.peers.get(index)?.address?;
+        Some((Way { address, lease: granted.lease, secret: granted.secret }, granted.generation))
+    }
+
+    /// A server can be used from now on.
+    fn rise(&mut self, index: usize, dialled: ([Lane; LANES], u32), way: Way, generation: u32) {
+        let (lanes, store) = dialled;
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.rise(lanes, way, generation);
+        }
+        self.up |= 1 << index;
+        if let Some(place) = self.tables.get_mut(0).and_then(|table| table.stores.get_mut(index)) {
+            *place = store;
+        }
+    }
+
+    /// The connections by which the store lives: a child that has copies of them keeps the store.
+    pub(crate) fn anchors(&self) -> [Fd; SERVERS] {
+        let anchor = |peer: &Peer| match &peer.lanes {
+            Some(lanes) if peer.is_up() => lanes[WRITE].fd,
+            _ => Fd::NONE,
+        };
+        core::array::from_fn(|index| self.peers.get(index).map_or(Fd::NONE, anchor))
     }
 
     /// In a forked child, of the parent's: what is needed to read it. Nothing of it is used any more afterwards.
     pub(crate) fn bequeath(&mut self) -> Bequest {
-        let mut ancestors = core::mem::replace(&mut self.ancestors, MapSlice::empty());
-        let versions = core::mem::replace(&mut self.versions, MapSlice::empty()).leak();
-        let own = Ancestor {
-            store: self.store,
-            key: self.key_bytes,
-            versions: versions.as_ptr().expose_provenance(),
-            slots: versions.len(),
-        };
-        let mut count = self.ancestor_count;
-        if let Some(place) = ancestors.get_mut(count) {
+        let mut tables = core::mem::replace(&mut self.tables, MapSlice::empty());
+        let mut count = self.table_count;
+        let own = tables.get(0).copied();
+        // The parent's own becomes the nearest ancestor's.
+        if let (Some(own), Some(place)) = (own, tables.get_mut(count)) {
             *place = own;
             count += 1;
         }
-        Bequest { ancestors, count }
+        let way = |peer: &Peer| peer.way.filter(|_| peer.is_up()).map(|way| (way, peer.generation));
+        let ways = core::array::from_fn(|index| self.peers.get(index).and_then(way));
+        Bequest { tables, count, counts: self.counts, ways }
     }
 
-    pub(crate) fn inherit(&mut self, bequest: Bequest) {
-        self.ancestors = bequest.ancestors;
-        self.ancestor_count = bequest.count;
+    /// Takes over what a parent has bequeathed. What lies with servers that this process could not connect to, or where
+    /// the parent's lease has ended, is lost to it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn inherit(&mut self, bequest: Bequest) -> Result<(), Errno> {
+        let own = self.tables.get(0).copied();
+        (self.tables, self.table_count, self.counts) = (bequest.tables, bequest.count, bequest.counts);
+        if let Some(own) = own {
+            self.keep_table(0, own);
+        }
+        for table in self.tables.as_mut_slice().iter_mut().take(self.table_count).skip(1) {
+            table.become_ancestor()?;
+        }
+        let mut gone = 0;
+        for (index, way) in bequest.ways.iter().enumerate().take(self.count) {
+            if way.is_none() || self.up >> index & 1 == 0 {
+                gone |= 1 << index;
+            }
+        }
+        self.mend.wake();
+        if gone != 0 {
+            self.forget_copies(gone, Lost::Closed);
+        }
+        Ok(())
     }
 
-    pub(crate) fn lost(&self) -> Option<Lost> {
-        self.lost
-    }
-
-    /// Whether a page did not open.
-    pub(crate) fn forged(&self) -> bool {
+    /// Whether pages from a server were not what was written there; whose.
+    pub(crate) fn forged(&self) -> Option<usize> {
         self.forged
     }
 
-    /// Whether the server has said that it is about to end.
-    pub(crate) fn ending(&self) -> bool {
-        self.ending
+    /// What has happened since this was last asked.
+    pub(crate) fn take_news(&mut self) -> Option<News> {
+        let first = self.news.first_mut()?.take();
+        self.news.rotate_left(1);
+        first
+    }
+
+    fn tell(&mut self, news: News) {
+        if let Some(place) = self.news.iter_mut().find(|place| place.is_none()) {
+            *place = Some(news);
+        }
+    }
+
+    /// Whether nothing is in memory only that was told to be stored.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.spill.as_ref().is_none_or(Spill::is_settled)
+    }
+
+    /// Whether no thread is at work for it, so that rights can be given up.
+    pub(crate) fn rests(&self) -> bool {
+        self.dialler.as_ref().is_none_or(Dialler::is_done)
     }
 
     pub(crate) fn set_waited_for(&mut self, on: bool) {
@@ -226,43 +338,53 @@ impl Remote {
     }
 
     pub(crate) fn read(&mut self, tag: u32, store: StoreId, slot: Slot, address: usize, pages: u32) {
-        let known = store == StoreId::OWN || store.0 as usize <= self.ancestor_count;
-        let op =
-            Op { ancestor: store.0.into(), slot: slot.0, pages, sent: 0, answered: 0, failed: 0, address, parts: 0 };
+        let table = u32::from(store.0);
         let lane = if self.waited_for { DEMAND } else { AHEAD };
-        self.start(tag, op, lane, known && pages <= MOST_PAGES as u32);
+        let known = (table as usize) < self.table_count && (1..=MOST_PAGES as u32).contains(&pages);
+        match self.ops.get_mut(tag as usize) {
+            Some(op) if known => *op = Op::read(table, slot.0, pages, address, lane),
+            _ => return self.end(tag, Errno::INVAL.negative()),
+        }
+        self.route(tag);
     }
 
     pub(crate) fn write(&mut self, tag: u32, slot: Slot, parts: &[Part]) {
         let bytes: usize = parts.iter().map(|part| part.bytes).sum();
-        let op = Op {
-            ancestor: 0,
-            slot: slot.0,
-            pages: (bytes / PAGE_BYTES) as u32,
-            sent: 0,
-            answered: 0,
-            failed: 0,
-            address: parts.as_ptr().expose_provenance(),
-            parts: parts.len() as u32,
-        };
-        self.start(tag, op, WRITE, true);
+        let pages = (bytes / PAGE_BYTES) as u32;
+        let known = (1..=u32::from(u16::MAX)).contains(&pages);
+        // Two writes of a slot at once would need two seals; nobody asks for that, and whoever does must ask again.
+        let busy = self.ops.as_slice().iter().take(self.config.io_limit as usize);
+        if busy.filter(|op| op.nature() == Nature::Write).any(|op| op.touches(0, slot.0, pages)) {
+            return self.end(tag, Errno::AGAIN.negative());
+        }
+        let begun = known && self.tables.get_mut(0).is_some_and(|own| own.begin(slot.0, pages, &mut self.counts));
+        match self.ops.get_mut(tag as usize) {
+            Some(op) if begun => *op = Op::write(0, slot.0, pages, parts.as_ptr().expose_provenance(), parts.len()),
+            _ => return self.end(tag, Errno::IO.negative()),
+        }
+        self.begin_write(tag);
     }
 
-    fn start(&mut self, tag: u32, op: Op, lane: usize, good: bool) {
-        let (place, queue) = (self.ops.get_mut(tag as usize), self.todo.get_mut(lane));
-        if let (true, Some(place), Some(queue)) = (good && op.pages > 0, place, queue) {
-            *place = op;
-            if queue.push(tag) {
-                return;
-            }
+    /// An operation has ended. Those that copy pages are ours.
+    fn end(&mut self, tag: u32, result: i32) {
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.end();
         }
-        self.ended.push((tag, Errno::INVAL.negative()));
+        match tag.checked_sub(self.config.io_limit) {
+            Some(job) => self.mended(job as usize, result),
+            None => _ = self.ended.push((tag, result)),
+        }
     }
 
     /// Has slots forgotten. They are written only after that, since both go by the same lane, in order.
     pub(crate) fn forget(&mut self, slot: Slot, pages: u32) {
-        // Where there is no room the space stays taken, until the slots are written or forgotten again.
-        self.frees.push((slot.0, pages));
+        if let Some(own) = self.tables.get_mut(0) {
+            own.put(slot.0, pages, 0, &mut self.counts);
+        }
+        for peer in self.peers.iter_mut().filter(|peer| peer.is_up()) {
+            // Where there is no room the space stays taken, until the slots are written or forgotten again.
+            peer.frees.push((slot.0, pages));
+        }
     }
 
     pub(crate) fn pop_ended(&mut self) -> Option<(u32, i32)> {
@@ -270,229 +392,120 @@ impl Remote {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        !self.ended.is_empty()
+        !self.ended.is_empty() || self.news.iter().any(Option::is_some)
     }
 
     /// Sends what can be sent, and gets ready to receive. Returns whether there is more to send at once.
-    pub(crate) fn advance(&mut self, io: &mut Io) -> bool {
+    pub(crate) fn advance(&mut self, io: &mut Io, files: &[Fd]) -> bool {
+        if self.fatal {
+            return false;
+        }
         let mut more = false;
-        for index in 0..LANES {
-            if self.lost.is_some() {
-                return false;
+        for index in 0..self.count {
+            for lane in 0..LANES {
+                if self.up >> index & 1 == 0 {
+                    break;
+                }
+                match self.advance_lane(index, lane, io) {
+                    Ok(again) => more |= again,
+                    Err(lost) => self.lose(index, lost),
+                }
             }
-            match self.advance_lane(index, io) {
-                Ok(again) => more |= again,
-                Err(lost) => self.lost = Some(lost),
-            }
+        }
+        if self.mend.is_some() {
+            self.look_after();
+            more |= self.advance_spill(io, files);
+            more |= self.advance_mend();
+            self.publish();
         }
         more
     }
 
-    fn advance_lane(&mut self, index: usize, io: &mut Io) -> Result<bool, Lost> {
-        if self.lanes[index].is_clear() {
-            while self.lanes[index].has_room() && self.compose(index)? {}
-        }
-        let lane = &mut self.lanes[index];
-        lane.transmit(io, index)?;
-        lane.expect(io, index, &self.ops)?;
-        let waiting = self.todo.get(index).is_some_and(|queue| !queue.is_empty())
-            || index == WRITE && (self.writing.is_some() || !self.frees.is_empty());
+    fn advance_lane(&mut self, index: usize, which: usize, io: &mut Io) -> Result<bool, Lost> {
+        while self.lane(index, which).is_some_and(|lane| lane.is_clear() && lane.has_room())
+            && self.compose(index, which)?
+        {}
+        let Some(peer) = self.peers.get_mut(index) else { return Ok(false) };
+        let waiting = peer.has_work(which);
+        let Some(lane) = peer.lanes.as_mut().and_then(|lanes| lanes.get_mut(which)) else { return Ok(false) };
+        lane.transmit(io, index * LANES + which)?;
+        lane.expect(io, index * LANES + which, &self.ops)?;
         Ok(waiting && lane.is_clear() && lane.has_room())
     }
 
+    fn lane(&mut self, index: usize, which: usize) -> Option<&mut Lane> {
+        self.peers.get_mut(index)?.lanes.as_mut()?.get_mut(which)
+    }
+
     /// Makes the next message of a lane. False when there is none.
-    fn compose(&mut self, index: usize) -> Result<bool, Lost> {
-        if index != WRITE {
-            let Some(tag) = self.todo[index].pop() else { return Ok(false) };
-            let op = self.ops.get(tag as usize).copied().ok_or(Lost::Refused)?;
-            let store = self.wire_store(op.ancestor);
-            self.lanes[index].request(Kind::Read, tag, store, op.slot, op.pages as u16);
-            return Ok(true);
-        }
-        // Forgetting first: what is written later may be the same slots.
-        if let Some((slot, pages)) = self.frees.pop() {
-            for start in (0..pages).step_by(MOST_PAGES as usize).take(1) {
-                let count = (pages - start).min(MOST_PAGES as u32);
-                self.lanes[WRITE].request(Kind::Free, u32::MAX, self.store, slot + start, count as u16);
-            }
-            return Ok(true);
-        }
-        let Some(tag) = self.writing.take().or_else(|| self.todo[WRITE].pop()) else { return Ok(false) };
-        let Some(op) = self.ops.get(tag as usize).copied() else { return Ok(false) };
-        let count = CHUNK.min(op.pages - op.sent);
-        let first = op.slot + op.sent;
-        if !self.lanes[WRITE].begin(count) {
-            // Behind what is to be sent before it.
-            self.writing = Some(tag);
-            return Ok(false);
-        }
-        // SAFETY: the list and the frames do not change until the end of the write has been told.
-        let parts = unsafe {
-            core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<Part>(op.address), op.parts as usize)
-        };
-        let mut skip = op.sent as usize * PAGE_BYTES;
-        let mut done = 0;
-        for part in parts {
-            let gone = skip.min(part.bytes);
-            skip -= gone;
-            let mut at = part.address + gone;
-            while at < part.address + part.bytes && done < count {
-                let slot = first + done;
-                let Some(version) = self.versions.get_mut(slot as usize).filter(|version| **version < u32::MAX) else {
-                    // Written four thousand million times, or beyond the store's end: out of service.
-                    self.give_up(tag, Errno::IO.negative());
-                    return Ok(false);
-                };
-                *version += 1;
-                let place = Place { lease: self.lease, store: self.store, slot, version: *version };
-                let key = self.sealed.then_some(&self.key);
-                // SAFETY: a frame, whole.
-                unsafe { self.lanes[WRITE].page(done, count, at, key, &place) };
-                done += 1;
-                at += PAGE_BYTES;
-            }
-        }
-        self.lanes[WRITE].end(tag, self.store, first, count);
-        if let Some(op) = self.ops.get_mut(tag as usize) {
-            op.sent += count;
-            if op.sent < op.pages {
-                self.writing = Some(tag);
-            }
-        }
-        // One at a time: what others have asked for meanwhile is looked at before the next.
-        Ok(false)
-    }
-
-    /// No more of a write is sent; it ends when what was sent has been answered.
-    fn give_up(&mut self, tag: u32, result: i32) {
-        let Some(op) = self.ops.get_mut(tag as usize) else { return };
-        op.failed = result;
-        if op.answered == op.sent {
-            self.ended.push((tag, result));
-        }
-    }
-
-    fn wire_store(&self, ancestor: u32) -> u32 {
-        match (ancestor as usize).checked_sub(1).and_then(|place| self.ancestors.get(place)) {
-            Some(ancestor) => ancestor.store,
-            None => self.store,
-        }
+    fn compose(&mut self, index: usize, which: usize) -> Result<bool, Lost> {
+        if which == WRITE { self.compose_write(index) } else { self.compose_read(index, which) }
     }
 
     /// Something that a lane was waiting for has happened.
     pub(crate) fn happened(&mut self, what: u32, result: i32) {
-        let (index, sends) = ((what >> 1) as usize, what & 1 != 0);
-        let Some(lane) = self.lanes.get_mut(index) else { return };
+        let (number, sends) = ((what >> 1) as usize, what & 1 != 0);
+        let (index, which) = (number / LANES, number % LANES);
+        let state = self.peers.get(index).map_or(State::None, |peer| peer.state);
+        let Some(lane) = self.lane(index, which) else { return };
         let outcome = if sends {
             lane.sent(result)
         } else {
             match lane.received(result) {
-                Ok(Received::All(message)) => self.answered(index, &message),
+                _ if state != State::Up => Ok(()),
+                Ok(Received::All(message)) => self.answered(index, which, &message),
                 Ok(Received::Part) => Ok(()),
                 Err(lost) => Err(lost),
             }
         };
         if let Err(lost) = outcome {
-            self.lost.get_or_insert(lost);
+            self.lose(index, lost);
         }
     }
 
     /// A reply is there.
-    fn answered(&mut self, index: usize, message: &Message) -> Result<(), Lost> {
-        let reply = self.lanes[index].reply(message)?;
-        self.ending |= reply.notices & ENDING != 0;
-        let tag = message.tag;
+    fn answered(&mut self, index: usize, which: usize, message: &Message) -> Result<(), Lost> {
+        let Some(lane) = self.lane(index, which) else { return Ok(()) };
+        let (reply, took) = (lane.reply(message)?, lane.took());
+        if which == DEMAND {
+            self.soon = took <= SOON;
+        }
+        if reply.notices & ENDING != 0 {
+            self.note_ending(index);
+        }
         match message.request.kind {
-            Kind::Read => {
-                if reply.status != Status::Done {
-                    return Err(Lost::Refused);
-                }
-                let op = self.ops.get(tag as usize).copied().ok_or(Lost::Refused)?;
-                if self.sealed {
-                    self.open(index, &op);
-                }
-                self.ended.push((tag, (op.pages as usize * PAGE_BYTES) as i32));
+            Kind::Read if reply.status == Status::Done => self.read_answered(index, which, message.tag),
+            Kind::Read => Err(Lost::Refused),
+            Kind::Write => self.write_answered(index, message, reply.status),
+            Kind::Make => {
+                self.store_made(index, message, reply.status == Status::Done);
+                Ok(())
             }
-            Kind::Write => {
-                let op = self.ops.get_mut(tag as usize).ok_or(Lost::Refused)?;
-                op.answered += message.request.pages as u32;
-                match reply.status {
-                    Status::Done => {}
-                    Status::Full | Status::Quota => op.failed = Errno::NOSPC.negative(),
-                    _ => return Err(Lost::Refused),
-                }
-                let given_up = op.failed != 0;
-                if op.answered == op.sent && (given_up || op.sent == op.pages) {
-                    let result = if given_up { op.failed } else { (op.pages as usize * PAGE_BYTES) as i32 };
-                    self.ended.push((tag, result));
-                    if self.writing == Some(tag) {
-                        self.writing = None;
-                    }
-                }
-            }
-            Kind::Free | Kind::Ping => {}
+            Kind::Free | Kind::Ping => Ok(()),
         }
-        Ok(())
     }
 
-    /// Opens the pages of a read where they are. One that does not open holds zeros then: whether anybody wanted it, the
-    /// pager finds out, which keeps a hash of each page that is stored.
-    fn open(&mut self, index: usize, op: &Op) {
-        let ancestor = (op.ancestor as usize).checked_sub(1).and_then(|place| self.ancestors.get(place)).copied();
-        let other = ancestor.as_ref().and_then(|ancestor| PageKey::new(&ancestor.key));
-        let key = other.as_ref().unwrap_or(&self.key);
-        for number in 0..op.pages {
-            let slot = op.slot + number;
-            let version = match &ancestor {
-                None => self.versions.get(slot as usize).copied().unwrap_or(0),
-                Some(ancestor) if (slot as usize) < ancestor.slots => {
-                    // SAFETY: inherited from the parent, within the mapping, which nobody unmaps or changes.
-                    unsafe { *core::ptr::with_exposed_provenance::<u32>(ancestor.versions).add(slot as usize) }
-                }
-                Some(_) => 0,
-            };
-            let store = ancestor.as_ref().map_or(self.store, |ancestor| ancestor.store);
-            let place = Place { lease: self.lease, store, slot, version };
-            let Some(seal) = self.lanes[index].seal(number) else { return };
-            // SAFETY: a frame of the read, whose bytes have come, and which nobody else uses before its end is told.
-            let page = unsafe {
-                let start = core::ptr::with_exposed_provenance_mut(op.address + number as usize * PAGE_BYTES);
-                core::slice::from_raw_parts_mut(start, PAGE_BYTES)
-            };
-            // What was never written is read along at times, and then not wanted.
-            if !key.open(&place, page, &seal) && version != 0 {
-                self.forged = true;
+    fn note_ending(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            if !peer.ending {
+                peer.ending = true;
+                self.tell(News::Ending(index));
             }
         }
     }
 
-    /// How long may be waited, so that a late answer is noticed.
-    pub(crate) fn patience(&self, wait: Wait) -> Wait {
-        let oldest = self.lanes.iter().filter_map(Lane::since).min();
-        let Some(oldest) = oldest else { return wait };
-        let left = (oldest + self.deadline_us).saturating_sub(process::now_us()) + 1000;
-        match wait {
-            Wait::No => Wait::No,
-            Wait::Micros(us) => Wait::Micros(us.min(left)),
-            Wait::Forever => Wait::Micros(left),
+    /// Where a thread waits for one page, that is often there sooner than a thread that sleeps is awake again.
+    pub(crate) fn wait_awake(&mut self, io: &mut Io) {
+        let lanes = self.peers.iter().filter_map(|peer| peer.lanes.as_ref());
+        if self.soon && lanes.map(|lanes| &lanes[DEMAND]).any(Lane::waits_for_one) {
+            // Submits what there is.
+            let _ = io.enter(Wait::No).is_ok() && io.spin(AWAKE);
         }
     }
 
-    /// Notices a late answer. Whoever looks much too late was stopped itself meanwhile, and what came in that time may
-    /// not have been taken yet: it gets a moment for that.
-    pub(crate) fn look_at_clock(&mut self) {
-        const OVERSLEPT: u64 = 1_000_000;
-        let now = process::now_us();
-        for lane in &mut self.lanes {
-            let Some(since) = lane.since() else { continue };
-            match now.saturating_sub(since).saturating_sub(self.deadline_us) {
-                0 => {}
-                late if late > OVERSLEPT => lane.forgive(now.saturating_sub(self.deadline_us) + OVERSLEPT / 2),
-                _ => {
-                    self.lost.get_or_insert(Lost::Late);
-                }
-            }
-        }
+    /// The key to a store's pages: the own one is at hand.
+    fn key_of(&self, table: u32) -> Option<PageKey> {
+        self.tables.get(table as usize).and_then(|table| PageKey::new(&table.key))
     }
 }
 

@@ -227,16 +227,28 @@ impl Ring {
         })
     }
 
-    /// Starts sending, or receiving all of, what a message header describes.
+    /// Whether [`Ring::message`] receives when the socket's low-water mark is reached, and what is there then. Else it
+    /// receives all of what is described, as it comes.
+    pub(crate) fn heeds_marks(&self) -> bool {
+        // Such receiving came before such rings.
+        self.deferred
+    }
+
+    /// Starts sending, or receiving, what a message header describes.
     ///
     /// # Safety
     /// The header, its parts and their memory are good for that until the completion has been seen.
     pub unsafe fn message(&mut self, fd: Fd, header: usize, sends: bool, data: u64) -> Result<(), Errno> {
         let operations = [raw::io_uring_op::IORING_OP_RECVMSG as u8, raw::io_uring_op::IORING_OP_SENDMSG as u8];
         let operation = operations[sends as usize];
-        let operation_flags = (tcp::MSG_NOSIGNAL | tcp::MSG_WAITALL) as u32;
+        // Receiving all of it would take what is there, and then wait for the mark to be reached by the rest.
+        let marked = !sends && self.heeds_marks();
+        let all = if marked { 0 } else { tcp::MSG_WAITALL };
+        let operation_flags = (tcp::MSG_NOSIGNAL | all) as u32;
+        let priority = if marked { raw::IORING_RECVSEND_POLL_FIRST as u16 } else { 0 };
         let address = header as u64;
-        self.push(Entry { operation, fd: fd.0, address, len: 1, operation_flags, user_data: data, ..Entry::default() })
+        let base = Entry { operation, priority, fd: fd.0, ..Entry::default() };
+        self.push(Entry { address, len: 1, operation_flags, user_data: data, ..base })
     }
 
     /// Starts giving the space of a range of the file back.
@@ -304,6 +316,11 @@ impl Ring {
     fn wants_entry(&self) -> bool {
         let flags = self.word(self.offsets.flags).load(Ordering::Relaxed);
         !self.deferred || flags & (raw::IORING_SQ_TASKRUN | raw::IORING_SQ_CQ_OVERFLOW) != 0
+    }
+
+    /// Whether an entry would find something that has happened. Always false where that cannot be seen from outside.
+    pub(crate) fn stirs(&self) -> bool {
+        self.has_completions() || self.deferred && self.wants_entry()
     }
 
     /// Whether a completion can be taken.

@@ -4,7 +4,7 @@
 use crate::Errno;
 use crate::file::{self, Fd};
 use crate::process;
-use crate::syscall::{call3, call5, call6, number};
+use crate::syscall::{call2, call3, call5, call6, number};
 
 const STREAM: usize = 1;
 const MSG_DONTWAIT: usize = 0x40;
@@ -14,6 +14,7 @@ pub(crate) const MSG_NOSIGNAL: usize = 0x4000;
 pub(crate) const MSG_WAITALL: usize = 0x100;
 const SOL_SOCKET: usize = 1;
 const SO_KEEPALIVE: usize = 9;
+const SO_RCVLOWAT: usize = 18;
 const SO_RCVTIMEO: usize = 20;
 const SO_SNDTIMEO: usize = 21;
 const IPPROTO_TCP: usize = 6;
@@ -159,6 +160,48 @@ fn late(error: Errno) -> Errno {
     if error == Errno::AGAIN { Errno::TIMEDOUT } else { error }
 }
 
+/// Has whoever waits to receive sleep until so many bytes have come, or the stream has ended.
+pub fn wake_at(fd: i32, bytes: u32) -> Result<(), Errno> {
+    let place = (&raw const bytes).expose_provenance();
+    let fd = Fd(fd);
+    // SAFETY: the kernel reads a word.
+    unsafe { call5(number::__NR_setsockopt, fd.arg(), SOL_SOCKET, SO_RCVLOWAT, place, size_of::<u32>()) }.map(|_| ())
+}
+
+/// Bytes that have come and can be received at once.
+pub fn arrived(fd: i32) -> Result<u32, Errno> {
+    const FIONREAD: usize = 0x541b;
+    let mut bytes = 0u32;
+    let fd = Fd(fd);
+    // SAFETY: the kernel writes a word.
+    unsafe { call3(number::__NR_ioctl, fd.arg(), FIONREAD, (&raw mut bytes).expose_provenance()) }?;
+    Ok(bytes)
+}
+
+/// Waits until what [`wake_at`] asked for has come, the stream has ended, or so many milliseconds are over (-1: for ever).
+/// False when the time is over.
+pub fn wait(fd: i32, ms: i32) -> Result<bool, Errno> {
+    const POLLIN: u32 = 1;
+    // struct pollfd: descriptor; events, and what has happened in the upper half.
+    let mut wish = [fd as u32, POLLIN];
+    if cfg!(target_endian = "big") {
+        wish[1] = POLLIN << 16;
+    }
+    let mut limit = [ms.max(0) as u64 / 1000, ms.max(0) as u64 % 1000 * 1_000_000];
+    let time = if ms < 0 { 0 } else { limit.as_mut_ptr().expose_provenance() };
+    // SAFETY: the kernel writes to the record and to the struct timespec of 16 bytes.
+    let ready = unsafe { call5(number::__NR_ppoll, wish.as_mut_ptr().expose_provenance(), 1, time, 0, 8) }?;
+    Ok(ready > 0)
+}
+
+/// Receives what has come, which may be nothing yet ([`Errno::AGAIN`]); 0 at the stream's end.
+pub fn receive_now(fd: i32, bytes: &mut [u8]) -> Result<usize, Errno> {
+    let place = bytes.as_mut_ptr().expose_provenance();
+    let fd = Fd(fd);
+    // SAFETY: the kernel writes at most the length.
+    unsafe { call6(number::__NR_recvfrom, fd.arg(), place, bytes.len(), MSG_DONTWAIT, 0, 0) }
+}
+
 /// Sends what the kernel takes at once; the number of bytes, which may be none.
 pub(crate) fn send_now(fd: Fd, bytes: &[u8]) -> Result<usize, Errno> {
     let place = bytes.as_ptr().expose_provenance();
@@ -168,6 +211,13 @@ pub(crate) fn send_now(fd: Fd, bytes: &[u8]) -> Result<usize, Errno> {
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         other => other,
     }
+}
+
+/// Ends a connection both ways; whoever sleeps in it wakes.
+pub(crate) fn shut(fd: Fd) {
+    const BOTH: usize = 2;
+    // SAFETY: no memory is touched.
+    let _ = unsafe { call2(number::__NR_shutdown, fd.arg(), BOTH) };
 }
 
 /// sendmsg or recvmsg that may sleep.
@@ -186,6 +236,28 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::TcpListener;
+
+    #[test]
+    fn who_waits_sleeps_until_as_much_has_come_or_the_end() {
+        use std::os::fd::AsRawFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (here, _) = listener.accept().unwrap();
+        let fd = here.as_raw_fd();
+        let mut bytes = [0; 100];
+        assert_eq!((wait(fd, 0), receive_now(fd, &mut bytes)), (Ok(false), Err(Errno::AGAIN)));
+        wake_at(fd, 50).unwrap();
+        there.write_all(&[7; 20]).unwrap();
+        while arrived(fd) != Ok(20) {}
+        assert_eq!(wait(fd, 20), Ok(false));
+        there.write_all(&[7; 40]).unwrap();
+        assert_eq!(wait(fd, -1), Ok(true));
+        assert_eq!(receive_now(fd, &mut bytes), Ok(60));
+        there.write_all(&[7; 10]).unwrap();
+        drop(there);
+        assert_eq!(wait(fd, -1), Ok(true));
+        assert_eq!((receive_now(fd, &mut bytes), receive_now(fd, &mut bytes)), (Ok(10), Ok(0)));
+    }
 
     #[test]
     fn connects_and_talks_within_its_deadline() {

@@ -18,6 +18,8 @@ use crate::{MOST_PAGES, PAGE, SEAL, part, put};
 pub const HEADER: usize = 32;
 /// Slots of a store are below this.
 pub const SLOTS: u32 = u32::MAX - 1024;
+/// Stores whose number their client has chosen have one from here on.
+pub const MADE: u32 = 1 << 31;
 /// A notice: the server is about to end.
 pub const ENDING: u8 = 1;
 
@@ -33,11 +35,13 @@ pub enum Kind {
     Free = 3,
     /// Nothing: whether the other end is there.
     Ping = 4,
+    /// A store of this number, from [`MADE`] on, that this lane may write, too, and that lives as long as it.
+    Make = 5,
 }
 
 impl Kind {
     fn from(byte: u8) -> Option<Kind> {
-        [Kind::Read, Kind::Write, Kind::Free, Kind::Ping].into_iter().find(|kind| *kind as u8 == byte)
+        [Kind::Read, Kind::Write, Kind::Free, Kind::Ping, Kind::Make].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -163,6 +167,7 @@ impl Request {
     fn in_range(&self) -> Result<(), Malformed> {
         let fits = match self.kind {
             Kind::Ping => self.pages == 0 && self.slot == 0,
+            Kind::Make => self.pages == 0 && self.slot == 0 && self.store >= MADE,
             _ => {
                 let end = self.slot.checked_add(self.pages as u32);
                 (1..=MOST_PAGES).contains(&self.pages) && end.is_some_and(|end| end <= SLOTS)
@@ -218,9 +223,15 @@ mod tests {
     use super::*;
 
     fn requests() -> impl Iterator<Item = Request> {
-        [(Kind::Read, 1), (Kind::Read, 512), (Kind::Write, 3), (Kind::Free, 512), (Kind::Ping, 0)].into_iter().map(
-            |(kind, pages)| Request { kind, store: 7, slot: if pages > 0 { 99 } else { 0 }, pages, number: 1 << 40 },
-        )
+        let kinds =
+            [(Kind::Read, 1), (Kind::Read, 512), (Kind::Write, 3), (Kind::Free, 512), (Kind::Ping, 0), (Kind::Make, 0)];
+        kinds.into_iter().map(|(kind, pages)| Request {
+            kind,
+            store: if kind == Kind::Make { MADE + 7 } else { 7 },
+            slot: if pages > 0 { 99 } else { 0 },
+            pages,
+            number: 1 << 40,
+        })
     }
 
     #[test]
@@ -248,6 +259,10 @@ mod tests {
         assert_eq!(with(&|request| request.slot = u32::MAX), Err(Malformed::Range));
         assert_eq!(with(&|request| request.slot = SLOTS - 2), Err(Malformed::Range));
         assert!(with(&|request| request.slot = SLOTS - 3).is_ok());
+        let make = |store, slot| Request { kind: Kind::Make, store, slot, pages: 0, number: 5 };
+        assert!(Request::parse(&make(MADE, 0).to_bytes()).is_ok());
+        assert_eq!(Request::parse(&make(MADE - 1, 0).to_bytes()), Err(Malformed::Range));
+        assert_eq!(Request::parse(&make(MADE, 1).to_bytes()), Err(Malformed::Range));
         let bytes = |at: usize, value: u8| {
             let mut bytes = good.to_bytes();
             bytes[at] = value;
@@ -283,7 +298,7 @@ mod tests {
                 bytes.iter_mut().for_each(|byte| *byte = next() as u8);
             } else {
                 // A good one with one byte changed.
-                bytes = requests().nth((next() % 5) as usize).unwrap().to_bytes();
+                bytes = requests().nth((next() % 6) as usize).unwrap().to_bytes();
                 bytes[(next() % 32) as usize] = next() as u8;
             }
             if let Ok(request) = Request::parse(&bytes) {

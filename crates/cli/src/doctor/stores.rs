@@ -2,6 +2,7 @@
 
 use super::{Finding, Verdict};
 use crate::place::{self, Place};
+use crate::remote;
 use crate::settings::Settings;
 use ream_options::show_size;
 use std::ffi::OsString;
@@ -38,7 +39,31 @@ pub fn look(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) ->
             }
         })
         .collect();
-    (findings, usable)
+    if settings.memory_servers.is_empty() {
+        return (findings, usable);
+    }
+    let mut findings: Vec<Finding> = findings;
+    let mut there = 0;
+    for server in &settings.memory_servers {
+        let name = format!("store tcp://{server}");
+        findings.push(match remote::examine(settings, server) {
+            Ok((left, latency)) => {
+                there += 1;
+                Finding::ok(
+                    name,
+                    format!("reachable, {} left for us, answers in {} us", show_size(left), latency.as_micros()),
+                )
+            }
+            Err(failure) => Finding::new(name, Verdict::Warn, failure.text),
+        });
+    }
+    let copies = if settings.spill.is_some() { "one copy there and one here" } else { "each page at one" };
+    let copies = if settings.replicas > 1 { "each page at two" } else { copies };
+    let enough = there >= settings.replicas as usize;
+    let verdict = if enough { Verdict::Ok } else { Verdict::Warn };
+    let all = settings.memory_servers.len();
+    findings.push(Finding::new("memory servers", verdict, format!("{there} of {all} can be had, {copies}")));
+    (findings, enough)
 }
 
 fn describe(place: &Place, first: bool) -> String {

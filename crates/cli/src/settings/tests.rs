@@ -136,11 +136,18 @@ fn refusals_name_where_what_and_why() {
         ),
         ("store", "tcp://node", "--store: \"tcp://node\": not tcp://HOST:PORT".into()),
         ("store", "tcp://node:0", "--store: \"tcp://node:0\": not tcp://HOST:PORT".into()),
+        ("store", "tcp://a:1,b:1", "--store: \"tcp://a:1,b:1\": not tcp://HOST:PORT,tcp://HOST:PORT,...".into()),
         (
             "store",
-            "tcp://a:1,tcp://b:1",
-            "--store: \"tcp://a:1,tcp://b:1\": this version pages to one memory server; name one".into(),
+            "tcp://a:1,tcp://a:1",
+            "--store: \"tcp://a:1,tcp://a:1\": tcp://a:1 twice; copies must be at different servers".into(),
         ),
+        (
+            "replicas",
+            "2",
+            "--replicas: \"2\": only for memory servers; name some by --store tcp://HOST:PORT,...".into(),
+        ),
+        ("spill", "/x", "--spill: \"/x\": only for memory servers; name some by --store tcp://HOST:PORT,...".into()),
     ] {
         assert_eq!(settle(&[(flag, Some(value))], &[], "").unwrap_err(), text);
     }
@@ -191,4 +198,31 @@ fn ranks_that_take_turns() {
     assert_eq!((settings.ranks_at_once, settings.next, settings.ranks_given.is_some()), (2, 3, true));
     let text = settled(&[("ranks-at-once", Some("0"))]).unwrap_err();
     assert_eq!(text, "--ranks-at-once: \"0\": not a number of ranks, 1 or more, nor auto or all");
+}
+
+#[test]
+fn copies_at_memory_servers() {
+    let (one, two) = (("store", Some("tcp://a:1")), ("store", Some("tcp://a:1,tcp://b:1")));
+    let settled = |flags: &[(&str, Option<&str>)]| {
+        settle(flags, &[], "")
+            .map(|settings| (settings.memory_servers.len(), settings.replicas, settings.spill.is_some()))
+    };
+    assert_eq!(settled(&[one]), Ok((1, 1, false)));
+    assert_eq!(settled(&[two]), Ok((2, 2, false)));
+    assert_eq!(settled(&[two, ("replicas", Some("1"))]), Ok((2, 1, false)));
+    assert_eq!(settled(&[two, ("spill", Some("/x"))]), Ok((2, 1, true)));
+    assert_eq!(
+        settled(&[two, ("spill", Some("/x")), ("replicas", Some("2"))]).unwrap_err(),
+        "--replicas: \"2\": --spill is a second copy, too; give one of the two"
+    );
+    assert_eq!(
+        settled(&[one, ("replicas", Some("2"))]).unwrap_err(),
+        "--replicas: \"2\": needs two memory servers; name another one, or a directory by --spill"
+    );
+    assert_eq!(
+        settled(&[one, two]).unwrap_err(),
+        "--store: \"tcp://a:1\": memory servers must be the only store; commas separate several"
+    );
+    // What a file says of copies does not matter without memory servers.
+    assert_eq!(settle(&[], &[("REAM_REPLICAS", "2")], "").map(|settings| settings.replicas), Ok(1));
 }

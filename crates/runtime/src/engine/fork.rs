@@ -11,15 +11,15 @@ use crate::locks;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use ream_page::StoreId;
 use ream_stats::{Expected, Identity, Process};
-use ream_sys::Errno;
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{self, SignalSet, set_signal_mask};
 use ream_sys::thread::{self, Files};
+use ream_sys::{Errno, LinuxMachine};
 
 /// Changes when a parked pager may go on.
 pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
@@ -28,7 +28,9 @@ static READY: AtomicU32 = AtomicU32::new(0);
 
 /// Forks that a store's slots may be read through at once, as the statistics keep them.
 const FORKS: usize = 64;
-const STORES: usize = 256;
+/// Descriptors of one store: a connection to each memory server, and a file.
+const PARTS: usize = ream_stats::SERVERS + 1;
+const STORES: usize = 256 * PARTS;
 
 /// What is kept from the prepare handler to the parent's and the child's.
 struct Kept {
@@ -39,7 +41,7 @@ struct Kept {
     /// Guards of the locks that are held across the copy; kept as values so that the child can let go of them too.
     mailbox: Option<Guard<'static, ()>>,
     regions: Option<Guard<'static, crate::regions::Regions>>,
-    /// Descriptors of our store and our ancestors', for the child.
+    /// Descriptors of our ancestors' stores and of ours, for the child: [`PARTS`] of each, some of them none.
     stores: [Fd; STORES],
     store_count: usize,
     limit: u64,
@@ -48,6 +50,16 @@ struct Kept {
     /// The program's errno: it is 0 while the copy is made, and set when that fails, which libc tells its handlers in
     /// no other way.
     errno: c_int,
+}
+
+impl Kept {
+    /// Adds a descriptor for the child; false when there are too many.
+    fn keep(&mut self, fd: Fd) -> bool {
+        let Some(place) = self.stores.get_mut(self.store_count) else { return false };
+        *place = fd;
+        self.store_count += 1;
+        true
+    }
 }
 
 struct Cell(UnsafeCell<Kept>);
@@ -68,7 +80,18 @@ static KEPT: Cell = Cell(UnsafeCell::new(Kept {
     errno: 0,
 }));
 
-/// The ancestors' stores that this process reads: descriptors in its pager's table, by store number less one.
+/// Our own store's descriptors in the pager's table.
+static OWN: [AtomicI32; PARTS] = [const { AtomicI32::new(-1) }; PARTS];
+
+/// In the pager: tells which descriptors a child needs copies of.
+pub(super) fn publish(machine: &LinuxMachine) {
+    for (place, fd) in OWN.iter().zip(machine.anchors()) {
+        place.store(fd.0, SeqCst);
+    }
+}
+
+/// The ancestors' stores that this process reads: descriptors in its pager's table, [`PARTS`] of each, by store number less
+/// one.
 struct Ancestors(UnsafeCell<([Fd; STORES], usize)>);
 // SAFETY: written by the child's pager thread before its program runs, read by the prepare handler afterwards.
 unsafe impl Sync for Ancestors {}
@@ -217,7 +240,7 @@ pub fn fork_parent() {
         }
         drop(regions);
     }
-    for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]) {
+    for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]).iter().filter(|fd| **fd != Fd::NONE) {
         file::close(*fd);
     }
     kept.store_count = 0;
@@ -291,7 +314,7 @@ pub fn fork_child() {
         while READY.load(SeqCst) == 0 {
             futex::wait(&READY, 0, None, Scope::Private);
         }
-        for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]) {
+        for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]).iter().filter(|fd| **fd != Fd::NONE) {
             file::close(*fd);
         }
         kept.store_count = 0;
@@ -329,20 +352,19 @@ fn child_main(_: *mut ()) -> ! {
     // SAFETY: the child's only other thread waits for READY.
     let kept = unsafe { &mut *KEPT.0.get() };
     // Our own copies of the stores' descriptors survive the closing of everything else.
-    let mut fds = kept.stores;
-    let count = kept.store_count;
-    let _ = file::close_all_but(fds.get_mut(..count).unwrap_or(&mut []));
-    let mut stores = [(StoreId(0), Fd(-1)); STORES];
-    for (index, fd) in fds.iter().take(count).enumerate() {
-        if let Some(place) = stores.get_mut(index) {
-            *place = (StoreId(index as u8 + 1), *fd);
-        }
+    let (mut sorted, fds, count) = (kept.stores, kept.stores, kept.store_count);
+    let _ = file::close_all_but(sorted.get_mut(..count).unwrap_or(&mut []));
+    let generations = count / PARTS;
+    let mut stores = [(StoreId(0), Fd(-1)); STORES / PARTS];
+    for (index, (place, parts)) in stores.iter_mut().zip(fds.chunks_exact(PARTS)).enumerate().take(generations) {
+        *place = (StoreId(index as u8 + 1), parts.last().copied().unwrap_or(Fd::NONE));
     }
     setup::place();
     // SAFETY: see `Ancestors`; the program waits for READY.
     unsafe { *ANCESTORS.0.get() = (fds, count) };
     // The parent's own store is the last: the nearest ancestor has the highest number.
-    let outcome = pager::engage_child(StoreId(count as u8), stores.get(..count).unwrap_or(&[]), kept.limit);
+    let inherited = stores.get(..generations).unwrap_or(&[]);
+    let outcome = pager::engage_child(StoreId(generations as u8), inherited, kept.limit);
     if let Err(failure) = outcome {
         let why = match failure.errno {
             Errno::PERM | Errno::ACCES => {
@@ -432,8 +454,14 @@ fn open_stores(kept: &mut Kept) -> bool {
     let (ancestors, count) = unsafe { &*ANCESTORS.0.get() };
     let thread = pager::THREAD.load(SeqCst);
     kept.store_count = 0;
-    let own = Fd(pager::STORE.load(SeqCst) as i32);
-    for fd in ancestors.iter().take(*count).copied().chain([own]) {
+    let own = OWN.iter().map(|fd| Fd(fd.load(SeqCst)));
+    for fd in ancestors.iter().take(*count).copied().chain(own) {
+        if fd == Fd::NONE {
+            if !kept.keep(fd) {
+                return false;
+            }
+            continue;
+        }
         let mut path = crate::say::Line::<128>::new();
         let _ = write!(path, "/proc/self/task/{thread}/fd/{}\0", fd.0);
         const READ_DIRECT_CLOEXEC: u32 = 0o40_000 | 0o2_000_000;
@@ -442,12 +470,9 @@ fn open_stores(kept: &mut Kept) -> bool {
             .and_then(|path| file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0)))
             // Where /proc is not to be seen any more.
             .or_else(|error| process::copy_descriptor_of_thread(thread, fd).map_err(|_| error));
-        match (opened, kept.stores.get_mut(kept.store_count)) {
-            (Ok(fd), Some(place)) => {
-                *place = fd;
-                kept.store_count += 1;
-            }
-            (Err(errno), _) => {
+        match opened {
+            Ok(fd) if kept.keep(fd) => {}
+            Err(errno) => {
                 let why = if errno == Errno::ACCES { ": the program has given up its user's rights" } else { "" };
                 tell(format_args!(
                     "a store cannot be opened for a forked child (errno {}{why}); the child will not run",
@@ -456,7 +481,7 @@ fn open_stores(kept: &mut Kept) -> bool {
                 kept.refused = true;
                 return false;
             }
-            (Ok(fd), None) => {
+            Ok(fd) => {
                 file::close(fd);
                 return false;
             }

@@ -5,7 +5,7 @@ use super::company::Company;
 use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
-use super::setup::{machine, slots};
+use super::setup::{machine, most_slots};
 use super::shares::{self, available, share};
 use super::switch::Switching;
 use super::{ENGINE, Phase, follow, fork, remote, wishes};
@@ -21,8 +21,7 @@ use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait, process};
 /// The one shard of the process, in memory that a forked child inherits.
 pub(super) static SHARD: AtomicPtr<Shard<LinuxMachine>> = AtomicPtr::new(core::ptr::null_mut());
 static KEY: AtomicPtr<Key> = AtomicPtr::new(core::ptr::null_mut());
-/// The store's descriptor in the pager's table, and the pager's thread: a fork opens the file through them.
-pub(super) static STORE: AtomicU32 = AtomicU32::new(0);
+/// The pager's thread: a fork opens its stores through it.
 pub(super) static THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// How often the shares of several processes are looked at, and leases, in microseconds.
@@ -87,14 +86,14 @@ fn prepare() -> Result<(), Failure> {
         _ => core::ptr::from_ref(Key::draw().map_err(failed("drawing a random key"))?),
     };
     KEY.store(key.cast_mut(), SeqCst);
-    let machine = machine(session, key)?;
+    let machine = machine(session, key, None)?;
     let total = session.ledger().total_pages();
     let fetch = match session.config().fetch() {
         ream_stats::Fetch::Auto => Fetch::Auto,
         ream_stats::Fetch::Lazy => Fetch::Lazy,
         ream_stats::Fetch::Aggressive => Fetch::Aggressive,
     };
-    let config = Config { limit: total, slots: slots(session), fetch };
+    let config = Config { limit: total, slots: most_slots(), fetch };
     let shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
     let place = memory::map(size_of::<Shard<LinuxMachine>>(), 4096, Protection::ReadWrite)
         .map_err(failed("mapping the pager's state"))?
@@ -282,6 +281,10 @@ impl Pager {
         let mut index = 0;
         while let Some(event) = self.events.as_slice().get(index).copied() {
             index += 1;
+            // What was asked for goes out before what has arrived is looked at.
+            if matches!(event, Event::Io { .. }) && self.shard.take_started() {
+                self.shard.machine_mut().submit();
+            }
             if let Event::Fault { thread, .. } = event {
                 self.follow(thread);
             }
@@ -356,9 +359,14 @@ impl Pager {
             }
             Command::Quiet(target) => shard.prepare_fork(target),
             Command::Park => {
-                let progress = shard.prepare_fork(u64::MAX);
+                let mut progress = shard.prepare_fork(u64::MAX);
+                // A child reads the file, and not what is still on its way there.
+                if progress == Progress::Done && !shard.machine().is_settled() {
+                    progress = Progress::Again;
+                }
                 if progress == Progress::Done {
                     shard.freeze();
+                    fork::publish(shard.machine());
                 }
                 progress
             }
@@ -497,16 +505,13 @@ pub(super) fn engage_child(parent: StoreId, stores: &[(StoreId, Fd)], limit: u64
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
     let bequest = unsafe { &mut *SHARD.load(SeqCst) }.machine_mut().bequeath();
-    let mut machine = machine(session, KEY.load(SeqCst))?;
-    if let Some(bequest) = bequest {
-        machine.inherit(bequest);
-    }
+    let mut machine = machine(session, KEY.load(SeqCst), bequest)?;
     for (store, fd) in stores {
         machine.add_store(*store, *fd);
     }
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
     let shard = unsafe { &mut *SHARD.load(SeqCst) };
-    shard.become_child(machine, parent, slots(session), &entry.counters).map_err(failed("mapping the page tables"))?;
+    shard.become_child(machine, parent, most_slots(), &entry.counters).map_err(failed("mapping the page tables"))?;
     let used = shard.used();
     entry.overdraw(session.ledger(), used.max(limit).saturating_sub(entry.held_pages()));
     shard.set_limit(entry.held_pages());

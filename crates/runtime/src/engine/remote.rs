@@ -1,120 +1,177 @@
-//! A memory server as the store of this process: where it is, and what is said when it is lost.
+//! Memory servers as the store of this process: where they are, and what is said when one is lost.
 
 use super::ENGINE;
 use super::message::{tell, warn};
 use super::pager::{Failure, end};
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ream_pager::{Fatal, Shard};
-use ream_stats::{Remote, Session};
-use ream_sys::{Address, Errno, LinuxMachine, Lost, RemoteConfig};
+use ream_stats::{Process, Remote, SERVERS, Session};
+use ream_sys::{Address, Errno, LinuxMachine, Lost, News, RemoteConfig};
 
-/// The user was told that the server is about to end.
-static TOLD: AtomicBool = AtomicBool::new(false);
-
-/// What a machine needs to use the session's memory server; `None` when its store is a directory.
-pub(super) fn config(session: &Session, slots: u32, io_limit: u32) -> Result<Option<RemoteConfig>, Failure> {
-    let remote = &session.config().remote;
-    if !remote.is_some() {
-        return Ok(None);
+/// What a machine needs to use the session's memory servers; `None` when its store is a directory.
+pub(super) fn config(
+    session: &'static Session,
+    process: &'static Process,
+    slots: u32,
+    io_limit: u32,
+) -> Result<Option<RemoteConfig>, Failure> {
+    let config = session.config();
+    let Some(first) = config.remotes.first().filter(|first| first.is_some()) else { return Ok(None) };
+    let mut servers = [None; SERVERS];
+    for (place, remote) in servers.iter_mut().zip(config.remotes.iter().take_while(|remote| remote.is_some())) {
+        let server = Address::new(remote.family, &remote.address, remote.port as u16, remote.scope);
+        *place = Some(server.ok_or(Failure { what: "reading a memory server's address", errno: Errno::INVAL })?);
     }
-    let server = Address::new(remote.family, &remote.address, remote.port as u16, remote.scope);
-    let server = server.ok_or(Failure { what: "reading the memory server's address", errno: Errno::INVAL })?;
     Ok(Some(RemoteConfig {
-        server,
-        lease: remote.lease,
-        secret: remote.secret,
-        sealed: remote.sealed != 0,
-        deadline_us: remote.deadline_ms.saturating_mul(1000),
+        session,
+        process,
+        servers,
+        replicas: config.replicas,
+        spill: config.spill != 0,
+        sealed: first.sealed != 0,
+        deadline_us: first.deadline_ms.saturating_mul(1000),
         slots,
         io_limit,
     }))
 }
 
-fn server() -> Option<&'static Remote> {
-    ENGINE.session().map(|session| &session.config().remote).filter(|remote| remote.is_some())
+fn remotes() -> impl Iterator<Item = &'static Remote> {
+    ENGINE.session().into_iter().flat_map(|session| &session.config().remotes).take_while(|remote| remote.is_some())
 }
 
-/// The server's name, for messages, where there is one.
-pub(super) struct Name(Option<&'static Remote>);
+/// The names of these servers, by bit.
+pub(super) struct Names(u32);
 
-impl fmt::Display for Name {
+impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(remote) = self.0 else { return Ok(()) };
-        write!(f, ", tcp://{}", core::str::from_utf8(remote.name.as_bytes()).unwrap_or("?"))
+        let named = remotes().enumerate().filter(|(index, _)| self.0 >> index & 1 != 0);
+        for (number, (_, remote)) in named.enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}tcp://{}", core::str::from_utf8(remote.name.as_bytes()).unwrap_or("?"))?;
+        }
+        Ok(())
     }
 }
 
-/// The server's name behind a comma, or nothing.
-pub(super) fn name() -> Name {
-    Name(server())
-}
+/// The servers' names behind a comma, or nothing.
+pub(super) struct Behind;
 
-fn named(f: impl FnOnce(&str)) {
-    f(server().and_then(|remote| core::str::from_utf8(remote.name.as_bytes()).ok()).unwrap_or("?"))
-}
-
-/// Stops the program when its memory server was lost; says once when that is about to end.
-pub(super) fn look(machine: &LinuxMachine) {
-    if let Some(lost) = machine.lost() {
-        stop(lost);
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if remotes().next().is_none() { Ok(()) } else { write!(f, ", {}", Names(u32::MAX)) }
     }
-    if machine.ending() && !TOLD.swap(true, SeqCst) {
-        named(|name| {
+}
+
+/// The servers' names behind a comma, or nothing.
+pub(super) fn name() -> Behind {
+    Behind
+}
+
+/// How a server was lost, in words that follow its name.
+struct How(Lost);
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Lost::Closed => f.write_str("closed the connection"),
+            Lost::Failed(errno) => write!(f, "cannot be reached any more (errno {})", errno.0),
+            Lost::Late => f.write_str("does not answer"),
+            Lost::Forged => f.write_str("sent what is not genuine"),
+            Lost::Refused => f.write_str("does not know what it keeps for us"),
+        }
+    }
+}
+
+/// Says what has happened to memory servers, and stops the program when its memory is lost.
+pub(super) fn look(machine: &mut LinuxMachine) {
+    while let Some(news) = machine.take_news() {
+        hear(news);
+    }
+}
+
+fn hear(news: News) {
+    let server = |index: usize| ENGINE.session().and_then(|session| session.servers().get(index));
+    match news {
+        News::Fatal(index, lost) => stop(index, lost),
+        News::Lost(index, lost) if server(index).is_some_and(|server| server.tell_loss()) => warn(format_args!(
+            "the memory server {} {}; the program goes on with the other copies of its pages, which are copied again where there is room",
+            Names(1 << index),
+            How(lost)
+        )),
+        News::Back(index) if server(index).is_some_and(|server| server.tell_return()) => {
+            warn(format_args!("the memory server {} is used again", Names(1 << index)))
+        }
+        News::Lost(..) | News::Back(_) => {}
+        News::Ending(index) => {
+            let alone = ENGINE.session().is_some_and(|session| session.config().copies() < 2);
             warn(format_args!(
-                "the memory server tcp://{name} is about to end; the program will be stopped when it does"
+                "the memory server {} is about to end; {}",
+                Names(1 << index),
+                if alone {
+                    "the program will be stopped when it does"
+                } else {
+                    "other copies of its pages are used then"
+                }
             ))
-        });
+        }
+        News::Forged(index) => warn(format_args!(
+            "the memory server {} returned a page that is not what was sealed for that place (changed, exchanged or outdated); another copy of it is used",
+            Names(1 << index)
+        )),
+        News::Degraded => warn(format_args!(
+            "the memory servers have no room for all copies of pages; some have one copy only, and are lost with the server that has it"
+        )),
+        News::Spill(errno) => warn(format_args!(
+            "the local copy (--spill) cannot be written (errno {}); until it can, pages are at memory servers only",
+            errno.0
+        )),
     }
 }
 
-fn stop(lost: Lost) -> ! {
+fn stop(index: usize, lost: Lost) -> ! {
     const WHY: &str = "the program is stopped, since its memory there cannot be had back";
-    named(|name| match lost {
-        Lost::Closed => tell(format_args!("the memory server tcp://{name} closed the connection: {WHY}")),
+    let name = Names(1 << index);
+    match lost {
+        Lost::Closed => tell(format_args!("the memory server {name} closed the connection: {WHY}")),
         Lost::Failed(errno) => {
-            tell(format_args!("the connection to the memory server tcp://{name} failed (errno {}): {WHY}", errno.0))
+            tell(format_args!("the connection to the memory server {name} failed (errno {}): {WHY}", errno.0))
         }
         Lost::Late => {
-            let seconds = server().map_or(0, |remote| remote.deadline_ms / 1000);
-            tell(format_args!(
-                "the memory server tcp://{name} has not answered for {seconds} s (--store-deadline): {WHY}"
-            ))
+            let seconds = remotes().next().map_or(0, |remote| remote.deadline_ms / 1000);
+            tell(format_args!("the memory server {name} has not answered for {seconds} s (--store-deadline): {WHY}"))
         }
-        Lost::Forged => tell(format_args!("what came from the memory server tcp://{name} is not genuine: {WHY}")),
-        Lost::Refused => tell(format_args!("the memory server tcp://{name} does not know what it keeps for us: {WHY}")),
-    });
+        Lost::Forged => tell(format_args!("what came from the memory server {name} is not genuine: {WHY}")),
+        Lost::Refused => tell(format_args!("the memory server {name} does not know what it keeps for us: {WHY}")),
+    }
     end()
 }
 
 /// Says what only a memory server can be the cause of, and ends; returns when it is something else.
 pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
-    if server().is_none() {
+    if remotes().next().is_none() {
         return;
     }
     match why {
         Fatal::Corrupt(..) => {
             let forged = shard.machine_mut().forged();
-            named(|name| {
-                tell(format_args!(
-                    "the memory server tcp://{name} returned a page that {}: the program is stopped, since its memory there cannot be had back",
-                    if forged {
-                        "is not what was sealed for that place (changed, exchanged or outdated)"
-                    } else {
-                        "was changed"
-                    },
-                ))
-            });
+            tell(format_args!(
+                "the memory server {} returned a page that {}: the program is stopped, since its memory there cannot be had back",
+                Names(forged.map_or(u32::MAX, |index| 1 << index)),
+                if forged.is_some() {
+                    "is not what was sealed for that place (changed, exchanged or outdated)"
+                } else {
+                    "was changed"
+                },
+            ));
         }
         Fatal::StoreFull(errno) => {
             let errno = errno.map_or(28, |errno| errno.0);
-            named(|name| {
-                tell(format_args!(
-                    "the memory server tcp://{name} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --quota or --memory there",
-                    shard.slots_in_use() / 256,
-                    shard.used() / 256,
-                ))
-            });
+            tell(format_args!(
+                "the memory server {} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --quota or --memory there",
+                Names(u32::MAX),
+                shard.slots_in_use() / 256,
+                shard.used() / 256,
+            ));
         }
         Fatal::Read(_) | Fatal::Internal(_) => return,
     }

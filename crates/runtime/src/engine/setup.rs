@@ -2,25 +2,33 @@
 
 use super::ENGINE;
 use super::message::warn;
-use super::pager::{Failure, STORE, THREAD, failed};
-use super::remote;
+use super::pager::{Failure, THREAD, failed};
+use super::{fork, remote};
 use crate::agent;
 use crate::lending::{self, LOANS};
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use ream_stats::{Session, whole_pages};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd};
 use ream_sys::uffd::Access;
-use ream_sys::{Errno, LinuxConfig, LinuxMachine, process};
+use ream_sys::{Bequest, Errno, LinuxConfig, LinuxMachine, process};
 
 /// Reads and writes in flight at most.
-const IO_LIMIT: u32 = 128;
+const IO_LIMIT: u32 = 256;
 /// Most slots a store may have: a page's state has room for this many.
 const SLOTS: u64 = (u32::MAX as u64) - 1024;
 
-/// The machine of this process: store, userfaultfd, ring.
-pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<LinuxMachine, Failure> {
-    let store = if session.config().remote.is_some() { Fd::NONE } else { store_file(session)? };
+/// The machine of this process: store, userfaultfd, ring. `bequest`: what its parent has stored at memory servers.
+pub(super) fn machine(
+    session: &'static Session,
+    key: *const Key,
+    bequest: Option<Bequest>,
+) -> Result<LinuxMachine, Failure> {
+    let settled = session.config();
+    let filed = !settled.is_remote() || settled.spill != 0;
+    let store = if filed { store_file(session)? } else { Fd::NONE };
+    let slots = slots(session, store);
+    SLOTS_OF_STORE.store(slots, SeqCst);
     THREAD.store(process::thread_id(), SeqCst);
     // What the session began with: a smaller budget may grow again.
     let frames = whole_pages(session.config().budget_bytes).next_multiple_of(512).min(1 << 30) as u32;
@@ -58,13 +66,13 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
                     return Err(Failure { what: "obtaining a full userfaultfd", errno: Errno(1) });
                 }
                 Ok(mut machine) => {
-                    let anchor = match remote::config(session, slots(session), IO_LIMIT)? {
-                        None => store,
-                        Some(remote) => machine
-                            .connect(&remote)
-                            .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?,
-                    };
-                    STORE.store(anchor.0 as u32, SeqCst);
+                    let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+                    if let Some(remote) = remote::config(session, entry, slots, IO_LIMIT)? {
+                        machine
+                            .connect(&remote, bequest)
+                            .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
+                    }
+                    fork::publish(&machine);
                     session.uses(match (lending::on(), machine.moves()) {
                         (true, _) => ream_stats::Engine::UserMode,
                         (false, true) => ream_stats::Engine::Move,
@@ -85,19 +93,26 @@ pub(super) fn machine(session: &'static Session, key: *const Key) -> Result<Linu
 
 /// A store file of this process.
 fn store_file(session: &Session) -> Result<Fd, Failure> {
-    let directory = session.config().store_directory;
+    let config = session.config();
+    let directory = if config.spill != 0 { &config.spill_directory } else { &config.store_directory };
     let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
     let store = file::create_store(directory).map(|store| store.fd);
-    let store = store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))?;
-    STORE.store(store.0 as u32, SeqCst);
-    Ok(store)
+    store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))
 }
 
-/// Most slots of this process's store: the session's limit, else what the file system can spare.
-pub(super) fn slots(session: &Session) -> u32 {
+/// Slots that the store of this process may have.
+static SLOTS_OF_STORE: AtomicU32 = AtomicU32::new(0);
+
+/// Most slots of this process's store, once it has one.
+pub(super) fn most_slots() -> u32 {
+    SLOTS_OF_STORE.load(SeqCst)
+}
+
+/// Most slots of a store: the session's limit, else what the file system can spare.
+fn slots(session: &Session, store: Fd) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
-    if bytes == 0 && !session.config().remote.is_some() {
-        if let Ok(system) = file::file_system(Fd(STORE.load(SeqCst) as i32)) {
+    if bytes == 0 && !session.config().is_remote() {
+        if let Ok(system) = file::file_system(store) {
             let spare = (system.bytes / 10).max(10 << 30);
             bytes = system.free.saturating_sub(spare);
         }

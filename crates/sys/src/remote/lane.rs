@@ -1,19 +1,28 @@
 //! One connection to a memory server: bytes that are to be sent, requests that are not answered, the reply that comes
 //! next.
 
-use super::{Lost, Op, RemoteConfig, UNANSWERED, request};
+use super::op::Op;
+use super::{Lost, UNANSWERED, request};
 use crate::file::{Fd, Part};
 use crate::io::Io;
 use crate::linux::LANE;
 use crate::memory::{MapSlice, Zeroable};
 use crate::queue::Queue;
-use crate::tcp::{self, Header, Stream};
+use crate::tcp::{self, Address, Header, Stream};
 use crate::{Errno, process};
 use ream_page::PAGE_BYTES;
 use ream_wire::hello::{ANSWER, Answer, Connection, HELLO, Hello, PREAMBLE, Purpose, RANDOM, directions};
 use ream_wire::message::{HEADER, Kind, Reply, Request, between};
-use ream_wire::seal::{Direction, PageKey, Place};
+use ream_wire::seal::{Direction, KEY, PageKey, Place};
 use ream_wire::{MOST_PAGES, SEAL};
+
+/// How a server is reached.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    pub(super) address: Address,
+    pub(super) lease: u64,
+    pub(super) secret: [u8; KEY],
+}
 
 /// A request that was sent.
 #[derive(Clone, Copy)]
@@ -60,44 +69,45 @@ pub(super) struct Lane {
     got: usize,
     receiving: bool,
     since: u64,
+    /// When something came last.
+    pub(super) heard: u64,
+    /// With how many bytes the kernel wakes who receives.
+    wakes_at: u32,
     /// For sending, and for receiving.
     transfers: MapSlice<Transfer>,
 }
+
+/// Bytes of pages that are received at once.
+const AT_ONCE: usize = 256 << 10;
 
 const IO: fn(ream_wire::message::Malformed) -> Errno = |_| Errno(71);
 
 impl Lane {
     /// Connects, shows who this is and sees who the other is. Returns the lane, and the number of its store.
     pub(super) fn open(
-        config: &RemoteConfig,
+        way: &Way,
         purpose: Purpose,
         store: u32,
         bytes: usize,
         deadline: u64,
     ) -> Result<(Lane, u32), Errno> {
-        let stream = Stream::connect(&config.server, deadline)?;
-        Lane::greet(config, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
+        let stream = Stream::connect(&way.address, deadline)?;
+        Lane::greet(way, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
     }
 
-    fn greet(
-        config: &RemoteConfig,
-        stream: &Stream,
-        purpose: Purpose,
-        store: u32,
-        bytes: usize,
-    ) -> Result<(Lane, u32), Errno> {
+    fn greet(way: &Way, stream: &Stream, purpose: Purpose, store: u32, bytes: usize) -> Result<(Lane, u32), Errno> {
         const PROTOCOL: Errno = Errno(71);
         let mut random = [0; RANDOM];
         process::random(&mut random)?;
-        let hello = Hello { lease: config.lease, store, purpose, random };
+        let hello = Hello { lease: way.lease, store, purpose, random };
         let mut first = [0; PREAMBLE + HELLO];
         first.get_mut(..PREAMBLE).ok_or(PROTOCOL)?.copy_from_slice(&Connection::Lane.preamble());
-        first.get_mut(PREAMBLE..).ok_or(PROTOCOL)?.copy_from_slice(&hello.to_bytes(&config.secret));
+        first.get_mut(PREAMBLE..).ok_or(PROTOCOL)?.copy_from_slice(&hello.to_bytes(&way.secret));
         stream.send(&first)?;
         let mut answer = [0; ANSWER];
         stream.receive(&mut answer)?;
-        let answer = Answer::parse(&answer, &hello, &config.secret).ok_or(PROTOCOL)?;
-        let (mut to, mut from) = directions(&hello, &answer, &config.secret).ok_or(PROTOCOL)?;
+        let answer = Answer::parse(&answer, &hello, &way.secret).ok_or(PROTOCOL)?;
+        let (mut to, mut from) = directions(&hello, &answer, &way.secret).ok_or(PROTOCOL)?;
         let ping = request(Kind::Ping, answer.store, 0, 0, to.next());
         let header = ping.to_bytes();
         let mut message = [0; HEADER + SEAL];
@@ -124,6 +134,8 @@ impl Lane {
             got: 0,
             receiving: false,
             since: 0,
+            heard: process::now_us(),
+            wakes_at: 1,
             transfers: MapSlice::new(2)?,
         };
         Ok((lane, answer.store))
@@ -140,14 +152,44 @@ impl Lane {
         self.unanswered_count < UNANSWERED && !self.sending && self.out.len() - used >= HEADER + SEAL
     }
 
-    /// Since when an answer is awaited.
-    pub(super) fn since(&self) -> Option<u64> {
-        self.next.map(|_| self.since)
+    /// Whether one answer is awaited, and nothing else is under way.
+    pub(super) fn waits_for_one(&self) -> bool {
+        self.receiving && self.unanswered_count == 1
+    }
+
+    /// Since when an answer is awaited, and how many pages go along with it.
+    pub(super) fn since(&self) -> Option<(u64, u64)> {
+        self.next.map(|message| (self.since, message.request.pages.into()))
+    }
+
+    /// Since when the answer that has come last was awaited.
+    pub(super) fn begun(&self) -> u64 {
+        self.since
+    }
+
+    /// How long the answer that has come last was awaited, in microseconds.
+    pub(super) fn took(&self) -> u64 {
+        process::now_us().saturating_sub(self.since)
     }
 
     /// Lets the waiting have begun later.
-    pub(super) fn forgive(&mut self, since: u64) {
-        self.since = since;
+    pub(super) fn forgive(&mut self, us: u64) {
+        self.since += us;
+    }
+
+    /// Ends the connection: what the kernel does for it ends soon.
+    pub(super) fn shut(&self) {
+        tcp::shut(self.fd);
+    }
+
+    /// Whether the kernel does nothing for it any more.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.sending && !self.receiving
+    }
+
+    /// Requests that are not answered.
+    pub(super) fn open_requests(&self) -> u32 {
+        self.unanswered_count
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
@@ -268,7 +310,7 @@ impl Lane {
         }
         if self.next.is_none() {
             let Some(([kind, tag, store, slot, pages], number)) = self.unanswered.pop() else { return Ok(()) };
-            let kinds = [Kind::Read, Kind::Write, Kind::Free, Kind::Ping];
+            let kinds = [Kind::Read, Kind::Write, Kind::Free, Kind::Ping, Kind::Make];
             let kind = kinds.into_iter().find(|known| *known as u32 == kind).unwrap_or(Kind::Ping);
             self.next = Some(Message { tag, request: request(kind, store, slot, pages as u16, number) });
             self.got = 0;
@@ -276,12 +318,19 @@ impl Lane {
         }
         let Some(message) = self.next else { return Ok(()) };
         let (head, body) = (Lane::head(&message), Lane::body(&message));
-        let frames = ops.get(message.tag as usize).map_or(0, |op| op.address);
+        let frames = ops.get(message.tag as usize).map_or(0, Op::place);
         let past = self.got.saturating_sub(head);
-        let rest = Part { address: frames + past, bytes: body - past };
         let first = Part {
             address: self.back.as_ptr().expose_provenance() + self.got.min(head),
             bytes: head.saturating_sub(self.got),
+        };
+        let rest = Part { address: frames + past, bytes: body - past };
+        let rest = if io.heeds_marks() {
+            let rest = Part { bytes: rest.bytes.min(AT_ONCE), ..rest };
+            self.wake_at((first.bytes + rest.bytes) as u32);
+            rest
+        } else {
+            rest
         };
         let (parts, count) = match (first.bytes, rest.bytes) {
             (0, _) => ([rest, rest], 1),
@@ -295,12 +344,24 @@ impl Lane {
         Ok(())
     }
 
+    /// One wake-up for what is received at once, instead of one for each segment that comes: half as long again took an
+    /// ordered read otherwise.
+    fn wake_at(&mut self, bytes: u32) {
+        // Where that is refused, the wake-ups are many.
+        if bytes != self.wakes_at && tcp::wake_at(self.fd.0, bytes).is_ok() {
+            self.wakes_at = bytes;
+        }
+    }
+
     /// Something has come.
     pub(super) fn received(&mut self, result: i32) -> Result<Received, Lost> {
         self.receiving = false;
         let Some(message) = self.next else { return Ok(Received::Part) };
         match result {
-            1.. => self.got += result as usize,
+            1.. => {
+                self.got += result as usize;
+                self.heard = process::now_us();
+            }
             0 => return Err(Lost::Closed),
             _ if passing(result) => return Ok(Received::Part),
             _ => return Err(failed(result)),

@@ -1,0 +1,52 @@
+//! The rows of `ream bench remote` as rows of `ream bench all`.
+
+use super::result::{Kind, Row, Series};
+use crate::arguments::Paging;
+use crate::remote::rows::Figure;
+
+/// The chapter's name.
+pub const CHAPTER: &str = "memory server";
+
+/// The row that figures make.
+pub fn convert(figure: &Figure, options: &Paging) -> Row {
+    let mut row = Row::new(CHAPTER, &figure.name, &figure.what);
+    row.data = options.data >> 20;
+    row.unit = figure.unit.into();
+    row.more_is_better = !matches!(figure.unit, "s" | "µs, p50");
+    if let Some(why) = &figure.skipped {
+        row.unavailable = Some(why.clone());
+        return row;
+    }
+    let kind = match figure.other.as_str() {
+        "line" | "bare TCP" => Kind::Device,
+        other if other.starts_with("all local") => Kind::Plain,
+        _ => Kind::Other,
+    };
+    let mut ream = Series::new("Ream", Kind::Ream, "ream run --store tcp://HOST:PORT");
+    ream.values.clone_from(&figure.ream);
+    let mut other = Series::new(&figure.other, kind, &figure.other);
+    other.values.clone_from(&figure.against);
+    row.series = vec![ream, other];
+    row.compare("Ream", &figure.other);
+    row.notes.extend(Some(figure.verdict()).filter(|verdict| !verdict.is_empty()));
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::all::plan;
+
+    #[test]
+    fn less_time_is_faster_and_more_bytes_are() {
+        let options = plan::remote(&Default::default());
+        let of = |unit, other: &str| {
+            let figure = Figure { unit, ream: vec![2.0], against: vec![1.0], other: other.into(), ..Figure::default() };
+            convert(&figure, &options).speeds[0].clone()
+        };
+        assert_eq!((of("MB/s", "line").ratios, of("MB/s", "line").kind), (vec![2.0], Kind::Device));
+        assert_eq!((of("s", "all local").ratios, of("µs, p50", "bare TCP").ratios), (vec![0.5], vec![0.5]));
+        let figure = Figure { skipped: Some("needs root".into()), ..Figure::default() };
+        assert_eq!(convert(&figure, &options).unavailable.as_deref(), Some("needs root"));
+    }
+}

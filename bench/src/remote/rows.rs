@@ -1,0 +1,258 @@
+//! The rows of `ream bench remote`: what is measured, what it is held against, and what it has to reach.
+
+use super::line::Way;
+use crate::statistics::{Spread, median};
+use serde_json::{Value, json};
+
+/// How pages travel, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Sealed, by the path capped at 8 Gbit/s.
+    Capped,
+    /// Sealed, by the path as it is.
+    Sealed,
+    /// In clear, by the path as it is.
+    Clear,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probe {
+    /// iperf3, or what stands for it.
+    Line(Way),
+    /// Bare request and reply of 4 KiB.
+    Ping,
+    /// In order, reading a word of every cache line.
+    PageIn(Over),
+    /// In order, writing what needs not be read.
+    PageOut(Over),
+    /// In order, changing every word.
+    Change(Over),
+    /// In order, verifying every word.
+    Sequential(Over),
+    /// The 7-point stencil with a quarter of its data local.
+    Stencil,
+    /// STREAM with a quarter of its data local.
+    Stream,
+    /// Touches at random that wait for the server, one at a time.
+    Fault(Over),
+    /// Pages read at random by so many threads.
+    Random(u64),
+    /// The same from the file store.
+    File(u64),
+}
+
+/// What must be reached, of ours over the other's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Must {
+    /// At least.
+    Least(f64),
+    /// At most.
+    Most(f64),
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name, for `--only`.
+    pub name: &'static str,
+    /// What is done, in words.
+    pub what: &'static str,
+    /// In what it is measured.
+    pub unit: &'static str,
+    /// Whether the path is capped.
+    pub capped: bool,
+    /// What is measured.
+    pub of: Probe,
+    /// What it is held against, and how that is called.
+    pub against: (Probe, &'static str),
+    /// What is to be reached.
+    pub must: Option<Must>,
+}
+
+const fn row(
+    name: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    of: Probe,
+    against: (Probe, &'static str),
+    must: Option<Must>,
+) -> Row {
+    Row { name, what, unit, capped: is_capped(of), of, against, must }
+}
+
+const fn is_capped(probe: Probe) -> bool {
+    use Probe::{Change, PageIn, PageOut, Sequential, Stencil, Stream};
+    let (PageIn(over) | PageOut(over) | Change(over) | Sequential(over)) = probe else {
+        return matches!(probe, Stencil | Stream);
+    };
+    matches!(over, Over::Capped)
+}
+
+const IN: (Probe, &str) = (Probe::Line(Way::In), "line");
+const OUT: (Probe, &str) = (Probe::Line(Way::Out), "line");
+const BOTH: (Probe, &str) = (Probe::Line(Way::Both), "line");
+const BULK: (Probe, &str) = (Probe::PageIn(Over::Capped), "page-in");
+const PING: (Probe, &str) = (Probe::Ping, "bare TCP");
+const MBS: &str = "MB/s";
+const US: &str = "µs, p50";
+const MISSES: &str = "misses/s";
+
+const BULK_CAPPED: Option<Must> = Some(Must::Least(0.85));
+const BULK_FREE: Option<Must> = Some(Must::Least(0.7));
+const PROGRAM: Option<Must> = Some(Must::Least(0.8));
+
+/// All rows but those of the ancestors' programs, those of the capped path first.
+pub const ROWS: &[Row] = &[
+    row("page-in-8g", "reads in order, sealed, path capped", MBS, Probe::PageIn(Over::Capped), IN, BULK_CAPPED),
+    row("page-out-8g", "writes in order, sealed, path capped", MBS, Probe::PageOut(Over::Capped), OUT, BULK_CAPPED),
+    row("change-8g", "changes in order, both ways at once", MBS, Probe::Change(Over::Capped), BOTH, None),
+    row("sequential-8g", "verifies in order, sealed", MBS, Probe::Sequential(Over::Capped), BULK, PROGRAM),
+    row("stencil-8g", "7-point stencil, a quarter local", MBS, Probe::Stencil, BULK, PROGRAM),
+    row("stream-8g", "STREAM, a quarter local", MBS, Probe::Stream, BULK, PROGRAM),
+    row("page-in-clear", "reads in order, --insecure", MBS, Probe::PageIn(Over::Clear), IN, BULK_FREE),
+    row("page-out-clear", "writes in order, --insecure", MBS, Probe::PageOut(Over::Clear), OUT, BULK_FREE),
+    row("page-in-sealed", "reads in order, sealed", MBS, Probe::PageIn(Over::Sealed), IN, None),
+    row("page-out-sealed", "writes in order, sealed", MBS, Probe::PageOut(Over::Sealed), OUT, None),
+    row("fault-sealed", "single faults of 4 KiB, sealed", US, Probe::Fault(Over::Sealed), PING, Some(Must::Most(1.7))),
+    row("fault-clear", "single faults of 4 KiB, --insecure", US, Probe::Fault(Over::Clear), PING, None),
+    row(
+        "random-1",
+        "pages at random, sealed",
+        MISSES,
+        Probe::Random(1),
+        (Probe::File(1), "file store"),
+        Some(Must::Least(2.0)),
+    ),
+    row("random-4", "the same, 4 threads", MISSES, Probe::Random(4), (Probe::File(4), "file store"), None),
+    row("random-16", "the same, 16 threads", MISSES, Probe::Random(16), (Probe::File(16), "file store"), None),
+];
+
+/// What a row came to: one value a round.
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    /// Its name.
+    pub name: String,
+    /// What was done.
+    pub what: String,
+    /// The unit of both.
+    pub unit: &'static str,
+    /// Ours.
+    pub ream: Vec<f64>,
+    /// The other's.
+    pub against: Vec<f64>,
+    /// Who the other is.
+    pub other: String,
+    /// What is to be reached.
+    pub must: Option<Must>,
+    /// Seconds of processor time per GB that travelled: of the program with its pager, and of the server.
+    pub cpu: Vec<(f64, f64)>,
+    /// Why there are no figures.
+    pub skipped: Option<String>,
+}
+
+impl Figure {
+    /// Ours over the other's, by round.
+    pub fn ratios(&self) -> Vec<f64> {
+        crate::report::ratios(&self.ream, &self.against)
+    }
+
+    /// Whether that is enough; `None` where nothing is required or measured.
+    pub fn met(&self) -> Option<bool> {
+        let ratios = self.ratios();
+        if ratios.is_empty() {
+            return None;
+        }
+        let middle = median(&ratios);
+        self.must.map(|must| match must {
+            Must::Least(least) => middle >= least,
+            Must::Most(most) => middle <= most,
+        })
+    }
+
+    /// What is required, and whether it was met.
+    pub fn verdict(&self) -> String {
+        let (sign, value) = match self.must {
+            None => return String::new(),
+            Some(Must::Least(least)) => ('≥', least),
+            Some(Must::Most(most)) => ('≤', most),
+        };
+        let word = match self.met() {
+            Some(true) => "pass",
+            Some(false) => "SHORT",
+            None => "not measured",
+        };
+        format!("{sign} {value} × {}: {word}", self.other)
+    }
+
+    /// A line of the table.
+    pub fn line(&self) -> String {
+        let name = format!("{:<22}", self.name);
+        if let Some(why) = &self.skipped {
+            return format!("{name} skipped: {why}");
+        }
+        let spread = Spread::of(&self.ratios());
+        let ratio = format!("{:.3} ({:.2}, {:.2})", spread.middle, spread.low, spread.high);
+        let figures =
+            format!("{:>9} {:>10.1} {:>10.1} {ratio:>20}", self.unit, median(&self.ream), median(&self.against));
+        let part = |of: fn(&(f64, f64)) -> f64| median(&self.cpu.iter().map(of).collect::<Vec<f64>>());
+        let cpu = match self.cpu.is_empty() {
+            true => "-".into(),
+            false => format!("{:.2} + {:.2}", part(|cpu| cpu.0), part(|cpu| cpu.1)),
+        };
+        format!("{name}{figures} {cpu:>12}  {}", self.verdict())
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let ratio = Spread::of(&self.ratios());
+        json!({
+            "row": self.name, "what": self.what, "unit": self.unit, "ream": self.ream, "against": self.against,
+            "other": self.other, "required": self.verdict(), "met": self.met(), "skipped": self.skipped,
+            "ratio": {"p10": ratio.low, "median": ratio.middle, "p90": ratio.high},
+            "cpu_seconds_per_gb": {
+                "client": self.cpu.iter().map(|cpu| cpu.0).collect::<Vec<_>>(),
+                "server": self.cpu.iter().map(|cpu| cpu.1).collect::<Vec<_>>(),
+            },
+        })
+    }
+}
+
+/// The heading of the table.
+pub fn heading() -> String {
+    format!(
+        "{:<22}{:>9} {:>10} {:>10} {:>20} {:>12}  {}",
+        "row", "unit", "ream", "other", "ratio (10 %, 90 %)", "CPU s/GB", "required"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements_are_met_or_not() {
+        let figure = Figure {
+            ream: vec![90.0, 80.0, 84.0],
+            against: vec![100.0; 3],
+            must: BULK_CAPPED,
+            other: "line".into(),
+            ..Figure::default()
+        };
+        assert_eq!(figure.met(), Some(false));
+        assert!(figure.line().contains("≥ 0.85 × line: SHORT"), "{}", figure.line());
+        assert_eq!(Figure { must: Some(Must::Most(1.7)), ..figure.clone() }.met(), Some(true));
+        assert_eq!(Figure { ream: vec![], ..figure.clone() }.met(), None);
+        let skipped = Figure { skipped: Some("needs root".into()), ..Figure::default() };
+        assert!(skipped.line().contains("skipped: needs root"));
+    }
+
+    #[test]
+    fn rows_have_names_of_their_own_and_the_capped_ones_come_first() {
+        let first_free = ROWS.iter().position(|row| !row.capped).unwrap();
+        assert!(ROWS[first_free..].iter().all(|row| !row.capped));
+        for (index, row) in ROWS.iter().enumerate() {
+            assert!(ROWS[..index].iter().all(|other| other.name != row.name));
+        }
+    }
+}

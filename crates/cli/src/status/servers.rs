@@ -1,0 +1,122 @@
+//! The memory servers of a program's session: which are used, what they have left, and whether all copies are there.
+
+use crate::doctor::quoted;
+use crate::os;
+use ream_options::show_size;
+use ream_stats::Session;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// One server.
+pub struct Server {
+    name: String,
+    /// Processes that have their connections to it, of all that page.
+    linked: usize,
+    free: u64,
+    latency_us: u64,
+    losses: u64,
+}
+
+/// Those of a session.
+pub struct Servers {
+    list: Vec<Server>,
+    copies: u32,
+    spill: bool,
+    processes: usize,
+    stored: u64,
+    missing: u64,
+    again: u64,
+}
+
+/// What a process's session pages to; `None` where it is in none, or has no memory server.
+pub fn of(id: u32) -> Option<Servers> {
+    let session = session_of(id)?;
+    let config = session.config();
+    if !config.is_remote() {
+        return None;
+    }
+    let paging: Vec<_> = session.used().iter().filter(|process| process.engaged()).collect();
+    let list =
+        config.remotes.iter().enumerate().take_while(|(_, remote)| remote.is_some()).filter_map(|(index, remote)| {
+            let server = session.servers().get(index)?;
+            Some(Server {
+                name: format!("tcp://{}", String::from_utf8_lossy(remote.name.as_bytes())),
+                linked: paging.iter().filter(|process| process.copies().linked() >> index & 1 != 0).count(),
+                free: server.free(),
+                latency_us: server.latency_us(),
+                losses: server.losses(),
+            })
+        });
+    let counters = ream_stats::Counters::default();
+    session.add_to(&counters);
+    Some(Servers {
+        list: list.collect(),
+        copies: config.copies(),
+        spill: config.spill != 0,
+        processes: paging.len(),
+        stored: paging.iter().map(|process| process.copies().stored()).sum(),
+        missing: session.copies_missing(),
+        again: counters.pages_copied_again.get(),
+    })
+}
+
+/// The session that a process was told of when it was started.
+#[allow(unsafe_code)]
+fn session_of(id: u32) -> Option<&'static Session> {
+    let variables = std::fs::read(format!("/proc/{id}/environ")).ok()?;
+    let value = variables.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"REAM_SESSION="))?;
+    let (path, rest) = std::str::from_utf8(value).ok()?.split_once(':')?;
+    let nonce = u64::from_str_radix(rest.split('-').next()?, 16).ok()?;
+    let file = File::options().read(true).write(true).open(std::ffi::OsStr::from_bytes(path.as_bytes())).ok()?;
+    let bytes = usize::try_from(file.metadata().ok()?.len()).ok()?;
+    if bytes < Session::BYTES {
+        return None;
+    }
+    let mapping = os::map_shared(&OwnedFd::from(file), Session::BYTES).ok()?;
+    // SAFETY: just mapped, shared and for good, large enough; what is in it is checked, and only read.
+    unsafe { Session::open(mapping, bytes, nonce) }.ok()
+}
+
+impl Servers {
+    /// A few lines.
+    pub fn text(&self) -> String {
+        let mut text = format!("store: {} of pages at memory servers", show_size(self.stored * 4096));
+        text += &match (self.copies, self.missing) {
+            (1, _) => ", one copy of each\n".to_owned(),
+            (_, 0) if self.spill => ", with a local copy of each\n".to_owned(),
+            (_, 0) => ", two copies of each\n".to_owned(),
+            (_, missing) => format!(", of which {} lack a copy\n", show_size(missing * 4096)),
+        };
+        for server in &self.list {
+            let state = if server.linked == self.processes { "used" } else { "away" };
+            text += &format!("  {}: {state}, {} left, {} us", server.name, show_size(server.free), server.latency_us);
+            text += &if server.losses > 0 { format!(", lost {} times\n", server.losses) } else { "\n".to_owned() };
+        }
+        text
+    }
+
+    /// A member of an object.
+    pub fn json(&self) -> String {
+        let servers = self.list.iter().map(|server| {
+            format!(
+                "      {{\"name\": {}, \"used\": {}, \"free\": {}, \"latency_us\": {}, \"losses\": {}}}",
+                quoted(&server.name),
+                server.linked == self.processes,
+                server.free,
+                server.latency_us,
+                server.losses
+            )
+        });
+        let servers: Vec<String> = servers.collect();
+        format!(
+            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"spill\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
+            self.stored,
+            self.copies,
+            self.missing,
+            self.again,
+            self.spill,
+            servers.join(",\n")
+        )
+    }
+}

@@ -1,0 +1,248 @@
+//! The memory servers of a session as they are now: leases, which the agent renews when a server has lost them, free memory,
+//! and what processes tell each other when one of them is lost; and, of one process, which of its pages have too few copies.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, fence};
+
+/// Most memory servers of a session.
+pub const SERVERS: usize = 7;
+/// The place of the local copy among them, behind the last.
+pub const SPILL: usize = SERVERS;
+
+/// How long the loss of one server keeps others from being given up for being slow, in microseconds.
+const SHY: u64 = 500_000;
+
+/// A lease as connections of it need it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// Rises with each lease.
+    pub generation: u32,
+    /// Its number.
+    pub lease: u64,
+    /// What connections of it show that they know.
+    pub secret: [u8; 32],
+}
+
+/// One server.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Server {
+    /// Odd while the lease changes; twice the generation otherwise.
+    sequence: AtomicU32,
+    /// Raised by a process that was refused.
+    doubts: AtomicU32,
+    lease: AtomicU64,
+    secret: [AtomicU64; 4],
+    free: AtomicU64,
+    latency: AtomicU64,
+    losses: AtomicU64,
+    /// 1: the agent cannot reach it.
+    away: AtomicU32,
+    /// Losses that the user was told of, and returns.
+    told: AtomicU32,
+}
+
+impl Server {
+    /// The lease of now; `None` while it changes for longer than it takes.
+    pub fn granted(&self) -> Option<Granted> {
+        // Whoever changes it may have been killed at that moment.
+        for _ in 0..100_000 {
+            let before = self.sequence.load(SeqCst);
+            let mut secret = [0; 32];
+            for (place, word) in secret.chunks_exact_mut(8).zip(&self.secret) {
+                place.copy_from_slice(&word.load(SeqCst).to_ne_bytes());
+            }
+            let lease = self.lease.load(SeqCst);
+            fence(SeqCst);
+            if before & 1 == 0 && self.sequence.load(SeqCst) == before {
+                return Some(Granted { generation: before / 2, lease, secret });
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+    /// Replaces the lease. Only the launcher, and then the agent, does that; a reader waits meanwhile.
+    pub fn grant(&self, lease: u64, secret: &[u8; 32]) {
+        self.sequence.fetch_add(1, SeqCst);
+        self.lease.store(lease, SeqCst);
+        for (piece, word) in secret.chunks_exact(8).zip(&self.secret) {
+            let mut number = [0; 8];
+            number.copy_from_slice(piece);
+            word.store(u64::from_ne_bytes(number), SeqCst);
+        }
+        self.sequence.fetch_add(1, SeqCst);
+    }
+    /// Rises with each lease.
+    pub fn generation(&self) -> u32 {
+        self.sequence.load(SeqCst) / 2
+    }
+    /// Bytes that it has left for this user, when the agent last asked.
+    pub fn free(&self) -> u64 {
+        self.free.load(SeqCst)
+    }
+    /// Sets that.
+    pub fn set_free(&self, bytes: u64) {
+        self.free.store(bytes, SeqCst);
+    }
+    /// Microseconds that a page takes, as a process measured it last.
+    pub fn latency_us(&self) -> u64 {
+        self.latency.load(SeqCst)
+    }
+    /// Sets that.
+    pub fn set_latency_us(&self, us: u64) {
+        self.latency.store(us, SeqCst);
+    }
+    /// Whether the agent cannot reach it.
+    pub fn away(&self) -> bool {
+        self.away.load(SeqCst) != 0
+    }
+    /// Sets that.
+    pub fn set_away(&self, away: bool) {
+        self.away.store(away.into(), SeqCst);
+    }
+    /// How often a process has lost it.
+    pub fn losses(&self) -> u64 {
+        self.losses.load(SeqCst)
+    }
+    /// A process was refused: the lease may have ended.
+    pub fn doubt(&self) {
+        self.doubts.fetch_add(1, SeqCst);
+    }
+    /// Whether one was since this was last asked.
+    pub fn take_doubts(&self) -> bool {
+        self.doubts.swap(0, SeqCst) != 0
+    }
+    /// True for the first to tell the user that it was lost, until [`Server::tell_return`].
+    pub fn tell_loss(&self) -> bool {
+        self.told.swap(1, SeqCst) == 0
+    }
+    /// True for the first to tell the user that it is back.
+    pub fn tell_return(&self) -> bool {
+        self.told.swap(0, SeqCst) == 1
+    }
+}
+
+/// All of them.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Servers {
+    list: [Server; SERVERS],
+    /// The server lost last, plus one, in the upper byte; when, in microseconds, below.
+    last: AtomicU64,
+}
+
+impl Servers {
+    /// One of them.
+    pub fn get(&self, index: usize) -> Option<&Server> {
+        self.list.get(index)
+    }
+
+    /// A process wants to give a server up only because it is slow. Not while another one was lost just now: two processes
+    /// must not give up two servers at the same time, each relying on the other's.
+    pub fn may_give_up(&self, index: usize, now_us: u64) -> bool {
+        let before = self.last.load(SeqCst);
+        let (server, when) = (before >> 56, before & WHEN);
+        if server != 0 && server != index as u64 + 1 && (now_us & WHEN).saturating_sub(when) < SHY {
+            return false;
+        }
+        self.last.compare_exchange(before, word(index, now_us), SeqCst, SeqCst).is_ok()
+    }
+
+    /// A process has lost a server.
+    pub fn lose(&self, index: usize, now_us: u64) {
+        self.last.store(word(index, now_us), SeqCst);
+        if let Some(server) = self.list.get(index) {
+            server.losses.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+const WHEN: u64 = (1 << 56) - 1;
+
+fn word(index: usize, now_us: u64) -> u64 {
+    (index as u64 + 1) << 56 | now_us & WHEN
+}
+
+/// Which copies of a process's pages there are.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Copies {
+    /// Pages stored, and of those the ones with fewer copies than wanted.
+    stored: AtomicU64,
+    missing: AtomicU64,
+    /// Bit by server: it has the only copy of a page.
+    sole: AtomicU32,
+    /// Bit by server: the process has its connections to it.
+    linked: AtomicU32,
+}
+
+impl Copies {
+    /// Sets all of it.
+    pub fn set(&self, stored: u64, missing: u64, sole: u32, linked: u32) {
+        self.stored.store(stored, SeqCst);
+        self.sole.store(sole, SeqCst);
+        self.linked.store(linked, SeqCst);
+        self.missing.store(missing, SeqCst);
+    }
+    /// Pages stored.
+    pub fn stored(&self) -> u64 {
+        self.stored.load(SeqCst)
+    }
+    /// Pages with fewer copies than wanted.
+    pub fn missing(&self) -> u64 {
+        self.missing.load(SeqCst)
+    }
+    /// Bit by server: it has the only copy of a page.
+    pub fn sole(&self) -> u32 {
+        self.sole.load(SeqCst)
+    }
+    /// Bit by server: the process has its connections to it.
+    pub fn linked(&self) -> u32 {
+        self.linked.load(SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    fn zeros() -> Servers {
+        // SAFETY: atomics only, for which zeros are a value.
+        unsafe { std::mem::zeroed() }
+    }
+
+    #[test]
+    fn leases_are_read_whole_while_they_change() {
+        let servers = zeros();
+        let server = servers.get(3).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=20_000u64).for_each(|number| server.grant(number, &[number as u8; 32])));
+            let mut last = 0;
+            while last < 20_000 {
+                let Some(granted) = server.granted() else { continue };
+                assert!(granted.secret == [granted.lease as u8; 32] && granted.lease >= last);
+                assert_eq!(u64::from(granted.generation), granted.lease);
+                last = granted.lease;
+            }
+        });
+        assert!(servers.get(SERVERS).is_none());
+    }
+
+    #[test]
+    fn two_servers_are_not_given_up_at_the_same_time() {
+        let servers = zeros();
+        let start = 1 << 40;
+        assert!(servers.may_give_up(0, start));
+        assert!(servers.may_give_up(0, start + 1));
+        assert!(!servers.may_give_up(1, start + SHY / 2));
+        assert!(servers.may_give_up(1, start + SHY + 10));
+        servers.lose(2, start + SHY * 2);
+        assert!(!servers.may_give_up(1, start + SHY * 2 + 1));
+        assert_eq!(servers.get(2).unwrap().losses(), 1);
+        let server = servers.get(0).unwrap();
+        assert!(!server.take_doubts());
+        server.doubt();
+        assert!(server.take_doubts() && !server.take_doubts());
+        assert!(!server.tell_return() && server.tell_loss() && !server.tell_loss() && server.tell_return());
+    }
+}

@@ -1,0 +1,321 @@
+//! Copies that were lost are made again, while there is nothing more urgent: pages are read from who has them and written to
+//! who has not, a few at a time, by the lanes for read-ahead and write-back.
+//!
+//! A page that is written anew meanwhile is left out: what was read then is no longer what its seal is for.
+
+use super::{AHEAD, CHUNK, Nature, Op, Remote, SEGMENT, SPILLED, Table, WRITE};
+use crate::file::Part;
+use crate::memory::MapSlice;
+use crate::{Errno, process};
+use ream_page::PAGE_BYTES;
+use ream_wire::message::{Kind, MADE};
+
+/// Runs of pages that are copied at once.
+pub(super) const JOBS: usize = 4;
+/// Slots that are looked at, at once.
+const LOOK: u32 = 1 << 16;
+/// When all was looked at and some of it is under way, how long until it is looked at again.
+const BRIEF: u64 = 1000;
+/// When there was nobody to copy to, how long until that is tried again, in microseconds.
+const AGAIN: u64 = 100_000;
+
+/// A run of pages that is being copied.
+#[derive(Clone, Copy)]
+struct Job {
+    busy: bool,
+    table: u32,
+    slot: u32,
+    pages: u32,
+    /// Who is to get it.
+    target: usize,
+    /// It comes from the file: nobody vouches for it, so it gets a number of its own.
+    filed: bool,
+    versions: [u32; CHUNK as usize],
+    part: Part,
+}
+
+const FREE: Job = Job {
+    busy: false,
+    table: 0,
+    slot: 0,
+    pages: 0,
+    target: 0,
+    filed: false,
+    versions: [0; CHUNK as usize],
+    part: Part { address: 0, bytes: 0 },
+};
+
+/// The copying.
+pub(super) struct Mend {
+    first_tag: u32,
+    memory: MapSlice<u8>,
+    jobs: [Job; JOBS],
+    /// Where the search goes on; whether there is anything to be found.
+    table: u32,
+    slot: u32,
+    awake: bool,
+    /// Whether something was found since the search began at the start, and when it may begin again.
+    found: bool,
+    not_before: u64,
+}
+
+impl Mend {
+    /// None: there is one server alone.
+    pub(super) const fn none() -> Mend {
+        Mend {
+            first_tag: 0,
+            memory: MapSlice::empty(),
+            jobs: [FREE; JOBS],
+            table: 0,
+            slot: 0,
+            awake: false,
+            found: false,
+            not_before: 0,
+        }
+    }
+
+    pub(super) fn new(first_tag: u32) -> Result<Mend, Errno> {
+        let memory = MapSlice::new(JOBS * CHUNK as usize * PAGE_BYTES)?;
+        Ok(Mend { first_tag, memory, ..Mend::none() })
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        !self.memory.is_empty()
+    }
+
+    /// There may be something to do.
+    pub(super) fn wake(&mut self) {
+        self.awake = true;
+        self.not_before = 0;
+        (self.table, self.slot) = (0, 0);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.awake
+    }
+
+    /// Whether no page of a job was written since it was read.
+    pub(super) fn is_current(&self, job: usize, tables: &MapSlice<Table>) -> bool {
+        let Some((job, table)) = self.jobs.get(job).and_then(|job| Some((job, tables.get(job.table as usize)?))) else {
+            return false;
+        };
+        let pages = job.versions.iter().zip(job.slot..job.slot + job.pages);
+        pages.take(job.pages as usize).all(|(version, slot)| table.version(slot) == *version && table.holder(slot) != 0)
+    }
+}
+
+impl Remote {
+    /// Begins to copy what has too few copies. Returns whether to go on at once.
+    pub(super) fn advance_mend(&mut self) -> bool {
+        if !self.mend.awake {
+            return false;
+        }
+        if self.counts.missing == 0 {
+            self.mend.awake = self.mend.jobs.iter().any(|job| job.busy);
+            return false;
+        }
+        let now = process::now_us();
+        if now < self.mend.not_before {
+            return false;
+        }
+        while let Some(number) = self.mend.jobs.iter().position(|job| !job.busy) {
+            match self.find_job() {
+                Found::Job(job) => self.start_job(number, job),
+                Found::Nothing => {
+                    self.mend.not_before = now + AGAIN;
+                    return false;
+                }
+                Found::More => {
+                    self.mend.not_before = now + BRIEF;
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Looks for a run of slots that somebody has, and somebody else should.
+    fn find_job(&mut self) -> Found {
+        let wanted = self.config.replicas + u32::from(self.config.spill);
+        let can = self.up | SPILLED;
+        let mut looked = 0;
+        while looked < LOOK {
+            let (index, first) = (self.mend.table, self.mend.slot);
+            let Some(table) = self.tables.get(index as usize).filter(|_| (index as usize) < self.table_count) else {
+                (self.mend.table, self.mend.slot) = (0, 0);
+                return if core::mem::take(&mut self.mend.found) { Found::More } else { Found::Nothing };
+            };
+            let short = |slot: &u32| {
+                let who = table.holder(*slot);
+                who != 0 && who.count_ones() < wanted
+            };
+            let end = table.end.max(first).min(first + LOOK);
+            let Some(slot) = (first..end).find(short) else {
+                looked += end - first + 1;
+                self.mend.slot = end;
+                if end >= table.end {
+                    (self.mend.table, self.mend.slot) = (index + 1, 0);
+                }
+                continue;
+            };
+            looked += slot - first + 1;
+            let who = table.holder(slot);
+            let most = CHUNK.min(SEGMENT - slot % SEGMENT);
+            let pages = (slot..slot + most).take_while(|slot| table.holder(*slot) == who).count() as u32;
+            self.mend.slot = slot + pages;
+            let busy =
+                self.mend.jobs.iter().any(|job| {
+                    job.busy && job.table == index && job.slot < slot + pages && slot < job.slot + job.pages
+                });
+            // An ancestor's pages in a file stay there: whoever sealed them again, others might do it differently.
+            if who & can == 0 || busy || index > 0 && who == SPILLED {
+                continue;
+            }
+            let Some(target) = self.target_of(index, slot, who) else { continue };
+            self.mend.found = true;
+            return Found::Job(Job { busy: true, table: index, slot, pages, target, filed: who == SPILLED, ..FREE });
+        }
+        Found::More
+    }
+
+    /// Who is to have a slot that these have. A store that we may not write there is made first.
+    fn target_of(&mut self, index: u32, slot: u32, who: u32) -> Option<usize> {
+        let remote = (who & !SPILLED).count_ones();
+        if self.config.spill && who & SPILLED == 0 {
+            let works = self.spill.as_ref().is_some_and(|spill| spill.works(process::now_us()));
+            return (index == 0 && works).then_some(ream_stats::SPILL);
+        }
+        if remote >= self.config.replicas {
+            return None;
+        }
+        let segment = (slot / SEGMENT) as usize;
+        let homes = if index == 0 { self.homes.get(segment).copied().unwrap_or(0).into() } else { 0u32 };
+        let home = homes & self.up & !who;
+        let now = process::now_us();
+        let has_room = |index: usize| self.peers.get(index).is_some_and(|peer| peer.full_until <= now && !peer.ending);
+        let target = match (0..self.count).find(|index| home >> index & 1 != 0 && has_room(*index)) {
+            Some(home) => home,
+            None => self.choose(who)?,
+        };
+        if index == 0 {
+            if let Some(place) = self.homes.get_mut(segment) {
+                *place = (who & self.up | 1 << target) as u8;
+            }
+        }
+        let table = self.tables.get_mut(index as usize)?;
+        if table.ours >> target & 1 != 0 {
+            return Some(target);
+        }
+        if table.making >> target & 1 == 0 {
+            let known = table.attics.get(target).copied().unwrap_or(0);
+            let mut number = known.to_ne_bytes();
+            if known == 0 {
+                process::random(&mut number).ok()?;
+            }
+            let number = u32::from_ne_bytes(number) | MADE;
+            let lane = self.peers.get_mut(target)?.lanes.as_mut().map(|lanes| &mut lanes[WRITE])?;
+            if lane.is_clear() && lane.has_room() {
+                lane.request(Kind::Make, index, number, 0, 0);
+                table.making |= 1 << target;
+            }
+        }
+        self.mend.found = true;
+        None
+    }
+
+    /// A server has made a store for copies of an ancestor's pages, or has one of that number.
+    pub(super) fn store_made(&mut self, index: usize, message: &super::Message, made: bool) {
+        let Some(table) = self.tables.get_mut(message.tag as usize) else { return };
+        table.making &= !(1 << index);
+        if !made {
+            return;
+        }
+        table.ours |= 1 << index;
+        if let Some(place) = table.attics.get_mut(index) {
+            *place = message.request.store;
+        }
+        self.mend.wake();
+    }
+
+    fn start_job(&mut self, number: usize, mut job: Job) {
+        let Some(table) = self.tables.get(job.table as usize) else { return };
+        for (version, slot) in job.versions.iter_mut().zip(job.slot..job.slot + job.pages) {
+            *version = table.version(slot);
+        }
+        let bytes = CHUNK as usize * PAGE_BYTES;
+        let address = self.mend.memory.as_ptr().expose_provenance() + number * bytes;
+        job.part = Part { address, bytes: job.pages as usize * PAGE_BYTES };
+        let tag = self.mend.first_tag + number as u32;
+        if let (Some(place), Some(op)) = (self.mend.jobs.get_mut(number), self.ops.get_mut(tag as usize)) {
+            *place = job;
+            *op = Op::read(job.table, job.slot, job.pages, address, AHEAD);
+            self.route(tag);
+        }
+    }
+
+    /// The reading or the writing of a job has ended.
+    pub(super) fn mended(&mut self, number: usize, result: i32) {
+        let tag = self.mend.first_tag + number as u32;
+        let Some(job) = self.mend.jobs.get(number).copied() else { return };
+        let read = self.ops.get(tag as usize).is_some_and(|op| op.parts == 0);
+        let current = self.mend.is_current(number, &self.tables);
+        let there = job.target == ream_stats::SPILL || self.up >> job.target & 1 != 0;
+        if result < 0 || !current || !there {
+            return self.end_job(number);
+        }
+        if read {
+            if job.filed && !self.renew(number) {
+                return self.end_job(number);
+            }
+            let place = self.mend.jobs.get(number).map_or(0, |job| (&raw const job.part).expose_provenance());
+            if let Some(op) = self.ops.get_mut(tag as usize) {
+                *op = Op::write(job.table, job.slot, job.pages, place, 1);
+                debug_assert!(op.nature() == Nature::Write);
+            }
+            return self.send_to(tag, 1 << job.target);
+        }
+        if let Some(table) = self.tables.get_mut(job.table as usize) {
+            for slot in job.slot..job.slot + job.pages {
+                let who = table.holder(slot) | 1 << job.target;
+                table.put(slot, 1, who, &mut self.counts);
+            }
+        }
+        self.changes.add(job.table, job.slot, job.pages);
+        self.config.process.counters.pages_copied_again.add(job.pages.into());
+        if self.counts.missing == 0 {
+            self.degraded = false;
+        }
+        self.end_job(number);
+    }
+
+    /// Numbers pages anew that come from the file: a seal's number must not be used again for what may be something else.
+    fn renew(&mut self, number: usize) -> bool {
+        let Some(job) = self.mend.jobs.get_mut(number) else { return false };
+        let Some(table) = self.tables.get_mut(job.table as usize) else { return false };
+        // Nobody has them under their old number.
+        let alone = (job.slot..job.slot + job.pages).all(|slot| table.holder(slot) == SPILLED);
+        if !alone || !table.renew(job.slot, job.pages) {
+            return false;
+        }
+        for (version, slot) in job.versions.iter_mut().zip(job.slot..job.slot + job.pages) {
+            *version = table.version(slot);
+        }
+        true
+    }
+
+    fn end_job(&mut self, number: usize) {
+        if let Some(job) = self.mend.jobs.get_mut(number) {
+            job.busy = false;
+        }
+    }
+}
+
+/// What the search has found.
+#[allow(clippy::large_enum_variant, reason = "it is looked at at once, and there is no heap")]
+enum Found {
+    Job(Job),
+    /// Nothing, at the moment.
+    Nothing,
+    /// Nothing yet.
+    More,
+}

@@ -1,0 +1,244 @@
+//! The local copy of what is at memory servers: the store's file, written behind. A page counts as written there when it is
+//! in one of a few blocks of memory that are on their way to the file; when all are, writes wait for one.
+//!
+//! What lies there is as the program's memory was, as in any store file: readable by nobody else, and without a name.
+
+use super::{CHUNK, Remote, SPILLED};
+use crate::file::{Fd, Part};
+use crate::io::Io;
+use crate::linux::{SPILL_READ, SPILL_WRITE};
+use crate::memory::MapSlice;
+use crate::queue::Queue;
+use crate::{Errno, process};
+use ream_page::{PAGE_BYTES, Slot};
+
+/// Blocks of 64 pages on their way: 8 MiB.
+const BLOCKS: usize = 32;
+/// How long a file that could not be written is left alone, in microseconds.
+const REST: u64 = 1_000_000;
+
+#[derive(Clone, Copy)]
+struct Block {
+    /// Pages; 0 for a free one.
+    pages: u32,
+    slot: u32,
+    done: u32,
+    /// When to try again, after a failure that must not be; 0 while it is being written.
+    again: u64,
+    part: Part,
+}
+
+const FREE: Block = Block { pages: 0, slot: 0, done: 0, again: 0, part: Part { address: 0, bytes: 0 } };
+
+pub(super) struct Spill {
+    memory: MapSlice<u8>,
+    blocks: [Block; BLOCKS],
+    /// Operations that are to be taken up.
+    pub(super) writes: Queue<u32>,
+    pub(super) reads: Queue<u32>,
+    broken_until: u64,
+}
+
+impl Spill {
+    pub(super) fn new(ops: usize) -> Result<Spill, Errno> {
+        Ok(Spill {
+            memory: MapSlice::new(BLOCKS * CHUNK as usize * PAGE_BYTES)?,
+            blocks: [FREE; BLOCKS],
+            writes: Queue::new(ops)?,
+            reads: Queue::new(ops)?,
+            broken_until: 0,
+        })
+    }
+
+    /// Whether all is in the file.
+    pub(super) fn is_settled(&self) -> bool {
+        self.blocks.iter().all(|block| block.pages == 0) && self.writes.is_empty()
+    }
+
+    pub(super) fn works(&self, now: u64) -> bool {
+        now >= self.broken_until
+    }
+
+    fn touches(&self, slot: u32, pages: u32) -> bool {
+        self.blocks.iter().any(|block| block.pages > 0 && block.slot < slot + pages && slot < block.slot + block.pages)
+    }
+
+    /// Has a block written, or the rest of it.
+    fn submit(&mut self, number: usize, io: &mut Io, file: Fd) {
+        let start = self.memory.as_ptr().expose_provenance() + number * CHUNK as usize * PAGE_BYTES;
+        let Some(block) = self.blocks.get_mut(number) else { return };
+        let gone = block.done as usize * PAGE_BYTES;
+        block.part = Part { address: start + gone, bytes: block.pages as usize * PAGE_BYTES - gone };
+        block.again = 0;
+        let offset = Slot(block.slot + block.done).offset();
+        // SAFETY: block and part stay as they are until the end has been told.
+        let begun = unsafe { io.write(file, core::slice::from_ref(&block.part), offset, SPILL_WRITE | number as u64) };
+        if begun.is_err() {
+            block.again = process::now_us() + 1000;
+        }
+    }
+}
+
+impl Remote {
+    /// Takes up what is to be written to the local copy, and to be read from it. Returns whether to go on at once.
+    pub(super) fn advance_spill(&mut self, io: &mut Io, files: &[Fd]) -> bool {
+        if self.spill.is_none() {
+            return false;
+        }
+        let now = process::now_us();
+        for _ in 0..self.spill.as_ref().map_or(0, |spill| spill.writes.len()) {
+            let Some(tag) = self.spill.as_mut().and_then(|spill| spill.writes.pop()) else { break };
+            if !self.take_write(tag, now, io, files) {
+                if let Some(spill) = &mut self.spill {
+                    spill.writes.push(tag);
+                }
+            }
+        }
+        for _ in 0..self.spill.as_ref().map_or(0, |spill| spill.reads.len()) {
+            let Some(tag) = self.spill.as_mut().and_then(|spill| spill.reads.pop()) else { break };
+            self.take_read(tag, io, files);
+        }
+        let Some(spill) = &mut self.spill else { return false };
+        for number in 0..BLOCKS {
+            let due = spill.blocks.get(number).is_some_and(|block| block.pages > 0 && (1..=now).contains(&block.again));
+            if due {
+                spill.submit(number, io, files.first().copied().unwrap_or(Fd::NONE));
+            }
+        }
+        false
+    }
+
+    /// Copies a write's pages into blocks. False while there are none, or a write of the same pages is on its way.
+    fn take_write(&mut self, tag: u32, now: u64, io: &mut Io, files: &[Fd]) -> bool {
+        let Some(op) = self.ops.get(tag as usize).copied() else { return true };
+        let (Some(spill), true) = (&mut self.spill, op.open() & SPILLED != 0) else { return true };
+        let ours = tag < self.config.io_limit;
+        let stale = !ours && !self.mend.is_current((tag - self.config.io_limit) as usize, &self.tables);
+        if !spill.works(now) || stale {
+            self.spill_failed(tag);
+            return true;
+        }
+        let needed = op.pages.div_ceil(CHUNK) as usize;
+        let free = spill.blocks.iter().filter(|block| block.pages == 0).count();
+        if free < needed || spill.touches(op.slot, op.pages) {
+            return false;
+        }
+        // SAFETY: the list and the frames do not change until the end of the write has been told.
+        let parts = unsafe {
+            core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<Part>(op.address), op.parts as usize)
+        };
+        let pages = parts.iter().flat_map(|part| (part.address..part.address + part.bytes).step_by(PAGE_BYTES));
+        let mut block = usize::MAX;
+        for (index, page) in (0u32..).zip(pages) {
+            if index % CHUNK == 0 {
+                block = spill.blocks.iter().position(|block| block.pages == 0).unwrap_or(usize::MAX);
+                if let Some(fresh) = spill.blocks.get_mut(block) {
+                    *fresh = Block { pages: CHUNK.min(op.pages - index), slot: op.slot + index, ..FREE };
+                }
+            }
+            let at = (block * CHUNK as usize + (index % CHUNK) as usize) * PAGE_BYTES;
+            let Some(place) = spill.memory.as_mut_slice().get_mut(at..at + PAGE_BYTES) else { break };
+            // SAFETY: a frame, whole; the place is as large, and our own.
+            unsafe {
+                core::ptr::with_exposed_provenance::<u8>(page).copy_to_nonoverlapping(place.as_mut_ptr(), PAGE_BYTES)
+            };
+            if index % CHUNK == CHUNK - 1 || index == op.pages - 1 {
+                spill.submit(block, io, files.first().copied().unwrap_or(Fd::NONE));
+            }
+        }
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.good |= SPILLED;
+        }
+        self.settle(tag);
+        true
+    }
+
+    fn spill_failed(&mut self, tag: u32) {
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.bad |= SPILLED;
+        }
+        self.settle(tag);
+    }
+
+    /// Reads from the file; what is on its way there is waited for.
+    fn take_read(&mut self, tag: u32, io: &mut Io, files: &[Fd]) {
+        let Some(op) = self.ops.get(tag as usize).copied() else { return };
+        let Some(spill) = &mut self.spill else { return };
+        let first = op.slot + op.done;
+        let waits = op.table == 0 && spill.touches(first, op.part);
+        // Those of ancestors have the numbers that their stores have.
+        let file = files.get(op.table as usize).copied().unwrap_or(Fd::NONE);
+        let bytes = op.part * PAGE_BYTES as u32;
+        // SAFETY: the frames are the read's, and left alone until its end.
+        let begun = !waits
+            && unsafe { io.read(file, op.place(), bytes, Slot(first).offset(), SPILL_READ | u64::from(tag)) }.is_ok();
+        if !begun {
+            spill.reads.push(tag);
+        }
+    }
+
+    /// A block has been written, or not, or a read from the file has ended.
+    pub(crate) fn spilled(&mut self, written: bool, what: u32, result: i32) {
+        if written { self.spill_written(what, result) } else { self.spill_read(what, result) }
+    }
+
+    /// A read from the file has ended.
+    fn spill_read(&mut self, tag: u32, result: i32) {
+        let Some(op) = self.ops.get_mut(tag as usize) else { return };
+        if result <= 0 && result != Errno::AGAIN.negative() && result != Errno::INTR.negative() {
+            let failed = if result == 0 { Errno::IO.negative() } else { result };
+            return self.end(tag, failed);
+        }
+        // A part is had: the rest is asked for again.
+        op.part = op.part.min((result.max(0) as usize / PAGE_BYTES) as u32);
+        self.part_read(tag);
+    }
+
+    /// A block has been written, or not.
+    fn spill_written(&mut self, number: u32, result: i32) {
+        let Some(block) = self.spill.as_mut().and_then(|spill| spill.blocks.get_mut(number as usize)) else { return };
+        let got = (result.max(0) as usize / PAGE_BYTES) as u32;
+        block.done += got;
+        if block.done >= block.pages {
+            *block = FREE;
+            return;
+        }
+        let passing = got > 0 || result == Errno::AGAIN.negative() || result == Errno::INTR.negative();
+        if passing {
+            block.again = 1;
+            return;
+        }
+        // It could not be written. Whoever has another copy does without this one; the others stay here until it can.
+        let now = process::now_us();
+        let (slot, pages) = (block.slot, block.pages);
+        block.again = now + REST;
+        let Some(own) = self.tables.get_mut(0) else { return };
+        let alone = (slot..slot + pages).any(|slot| own.holder(slot) == SPILLED);
+        if !alone {
+            for slot in slot..slot + pages {
+                let who = own.holder(slot);
+                own.put(slot, 1, who & !SPILLED, &mut self.counts);
+            }
+            if let Some(spill) = &mut self.spill {
+                if let Some(block) = spill.blocks.get_mut(number as usize) {
+                    *block = FREE;
+                }
+            }
+            self.mend.wake();
+            // Those that others are still to answer, too.
+            for op in self.ops.as_mut_slice().iter_mut().take(self.config.io_limit as usize) {
+                if op.nature() == super::Nature::Write && op.touches(0, slot, pages) {
+                    op.good &= !SPILLED;
+                    op.bad |= SPILLED;
+                }
+            }
+        }
+        let told = self.spill.as_ref().is_some_and(|spill| !spill.works(now));
+        if let Some(spill) = &mut self.spill {
+            spill.broken_until = now + REST;
+        }
+        if !told {
+            self.tell(super::News::Spill(Errno(if result < 0 { result.unsigned_abs() as u16 } else { 5 })));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What is known of a store: how often each slot was written, and who has what was written last: a bit for each server,
+//! and one for the local copy. Five bytes a slot, in memory that a forked child inherits and changes for itself.
+
+use crate::Errno;
+use crate::memory::{MapSlice, Zeroable};
+use ream_stats::{SERVERS, SPILL};
+use ream_wire::seal::KEY;
+
+/// One for the local copy.
+pub(super) const SPILLED: u32 = 1 << SPILL;
+
+/// A store: the own one, or an ancestor's.
+#[derive(Clone, Copy)]
+pub(super) struct Table {
+    /// The key to its pages, and what they are bound to: the same at all servers, since a seal's nonce must not be used
+    /// with anything else.
+    pub(super) key: [u8; KEY],
+    pub(super) lease: u64,
+    pub(super) store: u32,
+    /// Slots from here on were never written.
+    pub(super) end: u32,
+    versions: usize,
+    holders: usize,
+    slots: usize,
+    /// Its number at each server.
+    pub(super) stores: [u32; SERVERS],
+    /// Of an ancestor's: who has copies in stores that were made for that, and their numbers. Several processes may write
+    /// them, and write the same: an ancestor's pages do not change any more.
+    copies: usize,
+    pub(super) attics: [u32; SERVERS],
+    /// Bit by server: we may write those, or have asked for it.
+    pub(super) ours: u32,
+    pub(super) making: u32,
+}
+
+// SAFETY: integers.
+unsafe impl Zeroable for Table {}
+
+impl Table {
+    /// An empty one of so many slots, for ever: nothing unmaps it.
+    pub(super) fn new(slots: u32, key: [u8; KEY], lease: u64, store: u32) -> Result<Table, Errno> {
+        let versions = MapSlice::<u32>::new(slots as usize)?.leak();
+        let holders = MapSlice::<u8>::new(slots as usize)?.leak();
+        Ok(Table {
+            key,
+            lease,
+            store,
+            end: 0,
+            versions: versions.as_ptr().expose_provenance(),
+            holders: holders.as_mut_ptr().expose_provenance(),
+            slots: slots as usize,
+            stores: [0; SERVERS],
+            copies: 0,
+            attics: [0; SERVERS],
+            ours: u32::MAX,
+            making: 0,
+        })
+    }
+
+    /// It is an ancestor's now: what is copied from here on goes elsewhere.
+    pub(super) fn become_ancestor(&mut self) -> Result<(), Errno> {
+        if self.copies == 0 {
+            self.copies = MapSlice::<u8>::new(self.slots)?.leak().as_mut_ptr().expose_provenance();
+        }
+        (self.ours, self.making) = (0, 0);
+        Ok(())
+    }
+
+    fn versions(&mut self) -> &mut [u32] {
+        // SAFETY: mapped by `new` for ever, or inherited at the same place, and reached through this value only.
+        unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(self.versions), self.slots) }
+    }
+
+    fn holders(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(self.holders), self.slots) }
+    }
+
+    fn copies(&mut self) -> &mut [u8] {
+        let slots = if self.copies == 0 { 0 } else { self.slots };
+        let start = if slots == 0 {
+            core::ptr::NonNull::dangling().as_ptr()
+        } else {
+            core::ptr::with_exposed_provenance_mut(self.copies)
+        };
+        // SAFETY: as above, or nothing.
+        unsafe { core::slice::from_raw_parts_mut(start, slots) }
+    }
+
+    fn byte(&self, array: usize, slot: u32) -> u8 {
+        if array == 0 || slot as usize >= self.slots {
+            return 0;
+        }
+        // SAFETY: as above, and within it.
+        unsafe { *core::ptr::with_exposed_provenance::<u8>(array).add(slot as usize) }
+    }
+
+    /// Who has a slot.
+    pub(super) fn holder(&self, slot: u32) -> u32 {
+        (self.byte(self.holders, slot) | self.byte(self.copies, slot)).into()
+    }
+
+    /// The number of the store in which a server has a slot.
+    pub(super) fn store_at(&self, index: usize, slot: u32) -> u32 {
+        let own = self.copies == 0 || self.byte(self.holders, slot) >> index & 1 != 0;
+        (if own { &self.stores } else { &self.attics }).get(index).copied().unwrap_or(0)
+    }
+
+    /// The number of the store in which a server is to have copies.
+    pub(super) fn store_for(&self, index: usize) -> u32 {
+        (if self.copies == 0 { &self.stores } else { &self.attics }).get(index).copied().unwrap_or(0)
+    }
+
+    /// How often a slot was written; 0 for one that never was, or is not there.
+    pub(super) fn version(&self, slot: u32) -> u32 {
+        if slot as usize >= self.slots {
+            return 0;
+        }
+        // SAFETY: as above, and within it.
+        unsafe { *core::ptr::with_exposed_provenance::<u32>(self.versions).add(slot as usize) }
+    }
+
+    /// Gives slots a new number. False when one of them has had them all.
+    pub(super) fn renew(&mut self, slot: u32, pages: u32) -> bool {
+        let (first, end) = (slot as usize, slot as usize + pages as usize);
+        let Some(versions) = self.versions().get_mut(first..end) else { return false };
+        // Written four thousand million times: out of service, since its nonces are used up.
+        let fresh = !versions.contains(&u32::MAX);
+        if fresh {
+            versions.iter_mut().for_each(|version| *version += 1);
+        }
+        fresh
+    }
+
+    /// Slots are about to be written: nobody has them. False when one of them cannot be any more.
+    pub(super) fn begin(&mut self, slot: u32, pages: u32, counts: &mut Counts) -> bool {
+        if !self.renew(slot, pages) {
+            return false;
+        }
+        self.end = self.end.max(slot + pages);
+        self.put(slot, pages, 0, counts);
+        true
+    }
+
+    /// Slots are with these now.
+    pub(super) fn put(&mut self, slot: u32, pages: u32, who: u32, counts: &mut Counts) {
+        for slot in slot..slot + pages {
+            let (old, first) = (self.holder(slot) as u8, self.byte(self.holders, slot));
+            let ancestor = self.copies != 0;
+            counts.change(old, who as u8);
+            let keep = if ancestor { first & who as u8 } else { who as u8 };
+            if let Some(holder) = self.holders().get_mut(slot as usize) {
+                *holder = keep;
+            }
+            if let Some(copy) = self.copies().get_mut(slot as usize) {
+                *copy = who as u8 & !keep;
+            }
+        }
+    }
+
+    /// Whoever has lost all has nothing any more. Returns how many slots nobody has now.
+    pub(super) fn lose(&mut self, who: u32, counts: &mut Counts) -> u64 {
+        let mut gone = 0;
+        for slot in 0..self.end {
+            let old = self.holder(slot);
+            if old & who != 0 {
+                self.put(slot, 1, old & !who, counts);
+                gone += u64::from(old & !who == 0);
+            }
+        }
+        for (index, attic) in self.attics.iter_mut().enumerate() {
+            if who >> index & 1 != 0 {
+                *attic = 0;
+            }
+        }
+        gone
+    }
+}
+
+/// How many slots are where.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    /// Copies that each is to have.
+    wanted: u32,
+    /// Slots that somebody has, and of those the ones with fewer copies.
+    pub(super) stored: u64,
+    pub(super) missing: u64,
+    /// Of each, slots that it alone has.
+    sole: [u64; SERVERS + 1],
+}
+
+impl Counts {
+    pub(super) fn new(wanted: u32) -> Counts {
+        Counts { wanted, stored: 0, missing: 0, sole: [0; SERVERS + 1] }
+    }
+
+    fn is_short(&self, who: u8) -> bool {
+        who != 0 && who.count_ones() < self.wanted
+    }
+
+    /// A slot changes hands.
+    pub(super) fn change(&mut self, from: u8, to: u8) {
+        self.stored = self.stored + u64::from(to != 0) - u64::from(from != 0);
+        self.missing = self.missing + u64::from(self.is_short(to)) - u64::from(self.is_short(from));
+        for (who, more) in [(from, false), (to, true)] {
+            if who.is_power_of_two() {
+                if let Some(sole) = self.sole.get_mut(who.trailing_zeros() as usize) {
+                    *sole = if more { *sole + 1 } else { *sole - 1 };
+                }
+            }
+        }
+    }
+
+    /// Slots that one alone has.
+    pub(super) fn sole(&self, who: usize) -> u64 {
+        self.sole.get(who).copied().unwrap_or(0)
+    }
+
+    /// Bit by server: it alone has something.
+    pub(super) fn soles(&self) -> u32 {
+        self.sole.iter().enumerate().fold(0, |all, (who, count)| all | u32::from(*count > 0) << who)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_change_hands_and_are_counted() {
+        let mut counts = Counts::new(2);
+        let mut table = Table::new(1000, [0; KEY], 1, 1).unwrap();
+        assert!(table.begin(10, 4, &mut counts) && (table.version(10), table.version(14)) == (1, 0));
+        assert_eq!((counts.stored, counts.missing), (0, 0));
+        table.put(10, 4, 0b11, &mut counts);
+        assert_eq!((counts.stored, counts.missing, counts.soles()), (4, 0, 0));
+        table.put(10, 1, 0b01, &mut counts);
+        assert_eq!((counts.missing, counts.sole(0), counts.soles()), (1, 1, 1));
+        // The second is lost: nothing is gone.
+        assert_eq!(table.lose(0b10, &mut counts), 0);
+        assert_eq!((counts.missing, counts.sole(0)), (4, 4));
+        table.put(11, 2, 0b01 | SPILLED, &mut counts);
+        assert_eq!((counts.missing, counts.sole(0)), (2, 2));
+        // The first, too: what it alone had is.
+        assert_eq!(table.lose(0b01, &mut counts), 2);
+        assert_eq!((counts.stored, counts.missing, counts.soles()), (2, 2, SPILLED));
+        // An ancestor's, which is copied again to the second, where it has a store of its own.
+        table.stores = [7; SERVERS];
+        table.attics = [9; SERVERS];
+        assert_eq!((table.store_at(0, 11), table.store_for(0)), (7, 7));
+        table.put(13, 1, 0b01, &mut counts);
+        table.become_ancestor().unwrap();
+        table.put(13, 1, 0b11, &mut counts);
+        assert_eq!(
+            (table.holder(13), table.store_at(0, 13), table.store_at(1, 13), table.store_for(0)),
+            (0b11, 7, 9, 9)
+        );
+        assert_eq!((table.lose(0b01, &mut counts), table.holder(13), table.store_at(1, 13)), (0, 0b10, 9));
+        assert!(!table.begin(999, 2, &mut counts));
+        assert_eq!((table.holder(999), table.holder(5000), table.version(5000)), (0, 0, 0));
+    }
+}

@@ -1,0 +1,269 @@
+//! Several memory servers, each on a host of its own behind a [`Gate`], one client, and a program that pages to them.
+
+use crate::gate::Gate;
+use crate::place::{Scratch, ream_binary};
+use crate::space::Space;
+use crate::{Build, build, make_key};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest that anything may take which is a matter of moments.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A memory server.
+pub struct Member {
+    space: Space,
+    /// The proxy before it.
+    pub gate: Gate,
+    child: Option<Child>,
+    number: usize,
+}
+
+/// The servers, and the client's host.
+pub struct Fleet {
+    scratch: Scratch,
+    client: Space,
+    /// The servers.
+    pub members: Vec<Member>,
+    memory: &'static str,
+}
+
+/// What `ream status` says of the store.
+pub struct Condition {
+    /// Pages with fewer copies than wanted.
+    pub missing: u64,
+    /// Pages stored.
+    pub pages: u64,
+    /// Which servers are used, and how often each was lost.
+    pub servers: Vec<(bool, u64)>,
+}
+
+/// The program, under Ream.
+pub struct Steadfast {
+    child: Child,
+    waits: PathBuf,
+    output: PathBuf,
+    errors: PathBuf,
+}
+
+fn address(number: usize) -> String {
+    format!("10.77.{}.2:7400", number + 1)
+}
+
+impl Fleet {
+    /// So many servers with so much memory each.
+    ///
+    /// # Errors
+    /// Why hosts cannot be made here.
+    pub fn new(count: usize, memory: &'static str) -> io::Result<Fleet> {
+        let client = Space::new()?;
+        let scratch = Scratch::new("fleet");
+        let key = make_key(&scratch.file("client.key"));
+        let other = make_key(&scratch.file("other.key"));
+        fs::write(scratch.file("clients"), format!("{key} tester\n{other} other\n"))?;
+        let mut fleet = Fleet { scratch, client, members: Vec::new(), memory };
+        let mut known = String::new();
+        for number in 0..count {
+            let space = Space::new()?;
+            let (here, there) = (format!("10.77.{}.1", number + 1), format!("10.77.{}.2", number + 1));
+            fleet.client.cable(&format!("v{number}"), &here, &space, &there)?;
+            let public = make_key(&fleet.scratch.file(&format!("server{number}.key")));
+            let gate = Gate::before(&fleet.client, address(number).parse().map_err(io::Error::other)?);
+            known += &format!("{} {public}\n{} {public}\n", gate.address, address(number));
+            fleet.members.push(Member { space, gate, child: None, number });
+            fleet.start(number);
+        }
+        fs::write(fleet.scratch.file("servers"), known)?;
+        Ok(fleet)
+    }
+
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&mut self, number: usize) {
+        let member = &mut self.members[number];
+        let log = self.scratch.file(&format!("server{number}.log"));
+        let log = fs::File::options().create(true).append(true).open(log).expect("a log");
+        let mut command = Command::new(ream_binary());
+        command.args(["serve", "--drain", "1", "--listen", &address(member.number), "--memory", self.memory, "--key"]);
+        command.arg(self.scratch.file(&format!("server{number}.key")));
+        command.arg("--clients").arg(self.scratch.file("clients")).stdin(Stdio::null()).stderr(log);
+        member.space.run(&mut command);
+        member.child = Some(command.spawn().expect("starting ream serve"));
+    }
+
+    /// Sends a server a signal.
+    pub fn signal(&self, number: usize, signal: i32) {
+        if let Some(child) = &self.members[number].child {
+            // SAFETY: kill only sends a signal, to a child of ours that has not been waited for.
+            unsafe { libc::kill(child.id() as i32, signal) };
+        }
+    }
+
+    /// Waits for the end of a server that was told to end.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn gone(&mut self, number: usize) {
+        let Some(mut child) = self.members[number].child.take() else { return };
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().expect("waiting for the server").is_none() {
+            assert!(Instant::now() < deadline, "server {number} does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Pulls the cable of a server, or puts it back.
+    pub fn cable(&self, number: usize, there: bool) {
+        let state = if there { "up" } else { "down" };
+        self.client.ip(&format!("link set v{number} {state}")).expect("ip");
+    }
+
+    /// The command `ream`, at the client's host, with this user's key.
+    pub fn ream(&self, key: &str) -> Command {
+        let mut command = Command::new(ream_binary());
+        command.env("REAM_KEY", self.scratch.file(key)).env("REAM_SERVERS", self.scratch.file("servers"));
+        self.client.run(&mut command);
+        command
+    }
+
+    /// These servers as a store, by their proxies.
+    pub fn store(&self, members: &[usize]) -> String {
+        let names: Vec<_> =
+            members.iter().map(|number| format!("tcp://{}", self.members[*number].gate.address)).collect();
+        names.join(",")
+    }
+
+    /// Has somebody else fill up a server: it ends when there is no room left, or is killed with what this returns.
+    pub fn fill(&self, number: usize) -> Option<Child> {
+        let Build::Ready(program) = build("c/checksum.c", &[]) else { return None };
+        let mut command = self.ream("other.key");
+        command.args(["run", "--memory", "16M", "--store"]).arg(format!("tcp://{}", address(number)));
+        command.arg("--").arg(program).args(["1024", "1", "1", "0"]);
+        Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starting ream"))
+    }
+
+    /// Starts the program with these options of `ream run`, and arguments; `None` without a compiler.
+    ///
+    /// # Panics
+    /// When it does not begin to page.
+    pub fn run(&self, options: &[&str], mebibytes: &str, forks: &str) -> Option<Steadfast> {
+        let Build::Ready(program) = build("c/steadfast.c", &[]) else { return None };
+        let (waits, output) = (self.scratch.file("waits"), self.scratch.file("output"));
+        let errors = self.scratch.file("errors");
+        let mut command = self.ream("client.key");
+        command.args(["run", "--summary"]).args(options).arg("--").arg(program).arg(mebibytes).arg(&waits).arg(forks);
+        let file = |path: &PathBuf| fs::File::create(path).expect("a file");
+        command.stdin(Stdio::null()).stdout(file(&output)).stderr(file(&errors));
+        let child = command.spawn().expect("starting ream");
+        let mut steadfast = Steadfast { child, waits, output, errors };
+        steadfast.until("it pages", |condition| condition.pages > 1000);
+        Some(steadfast)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for child in self.members.iter_mut().filter_map(|member| member.child.as_mut()) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Steadfast {
+    /// What `ream status` says of it; `None` while it says nothing of a store.
+    pub fn condition(&self) -> Option<Condition> {
+        let output = Command::new(ream_binary()).args(["status", "--json", &self.child.id().to_string()]).output();
+        let all: serde_json::Value = serde_json::from_slice(&output.ok()?.stdout).ok()?;
+        let store = all.get("store")?;
+        let number = |value: &serde_json::Value, name: &str| value.get(name).and_then(serde_json::Value::as_u64);
+        let server = |one: &serde_json::Value| Some((one.get("used")?.as_bool()?, number(one, "losses")?));
+        Some(Condition {
+            missing: number(store, "copies_missing")?,
+            pages: number(store, "pages")?,
+            servers: store.get("servers")?.as_array()?.iter().filter_map(server).collect(),
+        })
+    }
+
+    /// Waits until that is so. The program runs all the while.
+    ///
+    /// # Panics
+    /// When it does not come to be, or the program ends.
+    pub fn until(&mut self, what: &str, wanted: impl Fn(&Condition) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
+                panic!("waiting until {what}, it ended: {status}\n{}", self.told());
+            }
+            let condition = self.condition();
+            if condition.as_ref().is_some_and(&wanted) {
+                return;
+            }
+            if Instant::now() >= deadline {
+                let shown = condition
+                    .map(|now| format!("{} of {} pages lack a copy, {:?}", now.missing, now.pages, now.servers));
+                panic!("it never is so that {what}: {shown:?}\n{}", self.told());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for an end that is not of its own making; its exit status.
+    ///
+    /// # Panics
+    /// When it goes on.
+    pub fn stopped(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "it goes on\n{}", self.told());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What it has said so far.
+    pub fn told(&self) -> String {
+        let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
+        text(&self.output) + &text(&self.errors)
+    }
+
+    /// Its waits that were long: when they ended, by the monotonic clock, and how long they were, in milliseconds.
+    pub fn waits(&self) -> Vec<(u64, u64)> {
+        let text = fs::read_to_string(&self.waits).unwrap_or_default();
+        let pair = |line: &str| Some((line.split_once(' ')?.0.parse().ok()?, line.split_once(' ')?.1.parse().ok()?));
+        text.lines().filter_map(pair).collect()
+    }
+
+    /// Ends it, which checks everything once more.
+    ///
+    /// # Panics
+    /// When a byte was wrong.
+    pub fn finish(mut self) -> String {
+        // SAFETY: kill only sends a signal, to a child of ours that has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
+                let told = self.told();
+                assert!(status.success() && told.contains("all right"), "{status}\n{told}");
+                return told;
+            }
+            assert!(Instant::now() < deadline, "it does not end\n{}", self.told());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Steadfast {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
