@@ -62,7 +62,7 @@ $(release)/ream-bench-mpi-%: $(wildcard bench/mpi/*.c bench/mpi/*.h)
 	mkdir -p $(release)
 	$(mpicc_$*) -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow $(filter %.c,$^) -o $@
 
-$(release)/libream-mpi-%.so: mpi/shim.c mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
+$(release)/libream-mpi-%.so: mpi/shim.c mpi/copies.h mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
 	mkdir -p $(release)/mpi-$*
 	mpi/generate.sh $(mpicc_$*) > $(release)/mpi-$*/calls.inc
 	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \

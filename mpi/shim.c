@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -361,11 +363,12 @@ static void look_for_turns(void)
 	FIND(counts);
 	FIND(sent);
 	FIND(drops);
+	FIND(paged);
 	FIND(overwritten);
 	FIND(end);
 #undef FIND
 	if (!found.join || !found.enter || !found.leave || !found.idle || !found.rouse || !found.defer || !found.counts ||
-	    !found.sent || !found.drops || !found.overwritten || !found.end)
+	    !found.sent || !found.drops || !found.paged || !found.overwritten || !found.end)
 		return;
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		crowded = ranks_here() > CPU_COUNT(&processors);
@@ -521,4 +524,5 @@ __attribute__((destructor)) static void end(void)
 	BOTH(name, params, args)
 
 #include "drops.h"
+#include "copies.h"
 #include "calls.inc"

@@ -14,6 +14,7 @@ struct ream_rank {
 	int (*counts)(void);
 	void (*sent)(unsigned number);
 	int (*drops)(void);
+	int (*paged)(void);
 	void (*overwritten)(const void *data, size_t bytes);
 	void (*end)(void);
 };

@@ -253,6 +253,24 @@ fn overwritten_buffers() {
     same_as_plain_with("dropped.c", &["700"], "16M", &["1", "2"], &["--on-run=aggressive", "--drop-received=no"]);
 }
 
+/// Copies straight out of another rank's memory pin no more of it than a rank that waits has.
+#[test]
+fn copies_between_ranks() {
+    each(|mpi| {
+        let program = mpi.program("copies.c");
+        let plain = mpi.job(4, None, &program, &["6000"]).finish();
+        plain.exited(0);
+        for at_once in ["1", "all"] {
+            let turns = Turns::new("16M", at_once);
+            let outcome = turns.job(mpi, 4, &program, &["6000"]).finish();
+            outcome.exited(0);
+            assert_eq!(lines(&outcome), lines(&plain), "{at_once}");
+            assert!(turns.summary().number("bytes_out") > 0, "nothing was paged");
+            assert!(!outcome.err().contains("in use by devices"), "{}", outcome.describe());
+        }
+    });
+}
+
 /// Each way of giving room up and of coming back; `auto` is that of all other tests.
 #[test]
 fn at_the_switch() {

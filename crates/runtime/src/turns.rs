@@ -259,6 +259,12 @@ pub extern "C" fn ream_rank_drops() -> c_int {
     (engine::engaged() && rank().is_some_and(|(session, _, _)| session.config().drop_received != 0)).into()
 }
 
+/// Whether memory of any process of the session is paged.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_rank_paged() -> c_int {
+    engine::account().is_some_and(|(_, session)| session.ledger().engaged() > 0).into()
+}
+
 /// These bytes are going to be overwritten by a call of MPI before anybody reads them: the pages that lie in them wholly are
 /// given up; those in RAM only where this rank's turn is about to end, since they have to be made anew.
 ///

@@ -44,6 +44,8 @@ pub(super) fn available(ledger: &Ledger, held: u64) -> u64 {
 struct Part {
     pages: u64,
     among: u64,
+    /// Somebody computes, and asks for what it needs.
+    asked_for: bool,
 }
 
 impl Part {
@@ -52,7 +54,7 @@ impl Part {
     /// messages.
     fn of(session: &Session, entry: &Process, total: u64) -> Part {
         let engaged = u64::from(session.ledger().engaged()).max(1);
-        let equal = Part { pages: total / engaged, among: engaged };
+        let equal = Part { pages: total / engaged, among: engaged, asked_for: false };
         if session.turns().given.get() == 0 {
             return equal;
         }
@@ -64,8 +66,10 @@ impl Part {
         match engaged.saturating_sub(aside) {
             0 => equal,
             _ if !computing => equal,
-            _ if entry.seat().aside() => Part { pages: left(session), among: engaged },
-            running => Part { pages: total.saturating_sub(left(session) * aside) / running, among: running },
+            _ if entry.seat().aside() => Part { pages: left(session), among: engaged, asked_for: true },
+            running => {
+                Part { pages: total.saturating_sub(left(session) * aside) / running, among: running, asked_for: true }
+            }
         }
     }
 }
@@ -100,9 +104,9 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         let others = session.used().iter().filter(|other| !other.engaged());
         total = total.saturating_sub(others.map(Process::held_pages).sum());
     }
-    let Part { pages: fair, among } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
+    let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
     let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
-    if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !aside) {
+    if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
         let step = overdrawn.max(held / 8).max(256).min(held - fair);
         let limit = shard.limit().min(held - step).max(least(shard, session).min(held));

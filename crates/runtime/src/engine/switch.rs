@@ -51,6 +51,8 @@ pub(super) struct Switching {
     /// When the last turn ended, while it is nobody's.
     aside_us: Option<u64>,
     asked_us: u64,
+    /// Faults as of the last look.
+    faults: u64,
 }
 
 fn ran_ns() -> u64 {
@@ -154,9 +156,13 @@ impl Switching {
         match entry.seat().stand() {
             Stand::Away => None,
             Stand::Running | Stand::Calling | Stand::Idle => {
+                // Faults that are served at once, by pages that were about to leave, show a lack of room as well: a rank
+                // that asked for more only where they waited went on with too little for ever, and nobody else gave any.
+                let faults = entry.counters.faults.get();
+                let faulted = faults != core::mem::replace(&mut self.faults, faults);
                 let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
-                let hungry =
-                    (shard.bringing() || pressed && shard.waiting() > 0) && self.hunger(shard, session, entry, now);
+                let lacks = shard.bringing() || pressed && (faulted || shard.waiting() > 0);
+                let hungry = lacks && self.hunger(shard, session, entry, now);
                 hungry.then_some(SOON)
             }
             Stand::Blocked | Stand::Waiting | Stand::Polite => {
