@@ -209,7 +209,10 @@ static int found_nothing(void)
 	uint64_t time;
 
 	self.found_nothing = 1;
-	if (!rank.idle || ++self.polls < FIRST_POLLS || self.polls % POLLS)
+	if (!rank.idle)
+		return 0;
+	/* Where each poll leaves the processor to others, the first may take as long as all. */
+	if ((++self.polls < FIRST_POLLS || self.polls % POLLS) && !(crowded && !self.naps))
 		return 0;
 	time = now();
 	if (self.last && time - self.last > BUSY && self.polls > FIRST_POLLS + 2 * POLLS) {
@@ -232,8 +235,9 @@ EXPORT int sched_yield(void)
 {
 	if (self.depth && found_nothing())
 		return 0;
-	/* In a plain run it yields where there are more ranks than processors. */
-	if (self.depth && rank.idle && !crowded)
+	/* In a plain run it yields where there are more ranks than processors. Not between two naps: beside others that
+	 * compute, a yield lasts as long as their slices. */
+	if (self.depth && rank.idle && (!crowded || self.naps))
 		return 0;
 	return (int)syscall(SYS_sched_yield);
 }

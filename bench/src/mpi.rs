@@ -3,6 +3,7 @@
 
 use crate::arguments::Ranks;
 use crate::measured::{Ran, run as once};
+use crate::pages::order;
 use crate::raw::{Best, Raw};
 use crate::statistics::{Spread, median};
 use crate::swap::{self, Swap};
@@ -212,31 +213,39 @@ fn measure(
     let (turns, none) = (ream(options, memory, &[]), ream(options, memory, &["--ranks-at-once=all"]));
     let mut seconds: [Vec<f64>; 4] = Default::default();
     let (mut peak, mut late) = (0f64, [false; 4]);
-    for round in 0..options.rounds {
-        let plain = job.run(RANKS, &words, None, None)?;
-        seconds[0].push(plain.seconds);
-        for place in 1..4 {
-            // Each follows each other one as often.
-            let place = 1 + (place + round) % 3;
+    let ways: &[usize] = if group.is_some() { &[0, 1, 2, 3] } else { &[0, 1, 2] };
+    let mut first: Option<Took> = None;
+    // The first round warms up and is not counted; swap needs no warmth.
+    for round in 0..=options.rounds {
+        for place in order(round, ways.len()).into_iter().filter_map(|place| ways.get(place).copied()) {
+            let warms = round == 0;
             let took = match place {
+                0 => job.run(RANKS, &words, None, None),
                 1 => job.run(RANKS, &words, Some(&turns), None),
                 2 => job.run(RANKS, &words, Some(&none), None),
-                _ if group.is_some() => job.run(RANKS, &words, None, group.as_deref()),
-                _ => continue,
+                _ if warms => continue,
+                _ => job.run(RANKS, &words, None, group.as_deref()),
             };
             match took {
                 Ok(took) => {
-                    same(name, &plain, &took)?;
-                    seconds[place].push(took.seconds);
+                    if let Some(first) = &first {
+                        same(name, first, &took)?;
+                    }
+                    if !warms {
+                        seconds[place].push(took.seconds);
+                    }
                     if place == 1 {
                         let number = |key: &str| took.summary[key].as_f64().unwrap_or(f64::NAN);
                         peak = peak.max(number("peak_resident") / number("budget"));
                     }
+                    first.get_or_insert(took);
                 }
                 // It takes at least as long.
                 Err(why) if place > 1 && why.starts_with("took longer") => {
                     late[place] = true;
-                    seconds[place].push(job.limit.as_secs_f64());
+                    if !warms {
+                        seconds[place].push(job.limit.as_secs_f64());
+                    }
                 }
                 Err(why) => return Err(format!("{name}: {why}")),
             }
@@ -291,6 +300,17 @@ fn measure(
     Ok((row, met.iter().all(|met| *met), gain.middle))
 }
 
+/// A plain run and one under Ream; which is first changes from round to round. Round 0 warms up.
+fn both(job: &Job, ranks: u64, words: &[String], under: &[String], round: usize) -> Result<(Took, Took), String> {
+    if round % 2 == 0 {
+        let plain = job.run(ranks, words, None, None)?;
+        Ok((plain, job.run(ranks, words, Some(under), None)?))
+    } else {
+        let with = job.run(ranks, words, Some(under), None)?;
+        Ok((job.run(ranks, words, None, None)?, with))
+    }
+}
+
 /// Everything fits: turns cost nothing.
 fn fits(options: &Ranks, job: &Job, rows: &mut Vec<Value>) -> Result<bool, String> {
     let mut good = true;
@@ -298,11 +318,12 @@ fn fits(options: &Ranks, job: &Job, rows: &mut Vec<Value>) -> Result<bool, Strin
         let words = words(name, sizes[0], rounds[0] * 2);
         let under = ream(options, (sizes[0] * RANKS * 2) << 20, &[]);
         let mut ratios = Vec::new();
-        for _ in 0..options.rounds * 3 {
-            let plain = job.run(RANKS, &words, None, None)?;
-            let with = job.run(RANKS, &words, Some(&under), None)?;
+        for round in 0..=options.rounds * 3 {
+            let (plain, with) = both(job, RANKS, &words, &under, round)?;
             same(name, &plain, &with)?;
-            ratios.push(with.seconds / plain.seconds);
+            if round > 0 {
+                ratios.push(with.seconds / plain.seconds);
+            }
         }
         let ratio = Spread::of(&ratios);
         let met = ratio.middle <= 1.02;
@@ -324,11 +345,12 @@ fn pair(options: &Ranks, job: &Job, rows: &mut Vec<Value>) -> Result<bool, Strin
     const THOUSANDS: u64 = 200;
     let under = ream(options, 1 << 30, &[]);
     let mut more = Vec::new();
-    for _ in 0..options.rounds * 3 {
-        let plain = job.run(2, &words("pair", 1, THOUSANDS), None, None)?;
-        let with = job.run(2, &words("pair", 1, THOUSANDS), Some(&under), None)?;
+    for round in 0..=options.rounds * 3 {
+        let (plain, with) = both(job, 2, &words("pair", 1, THOUSANDS), &under, round)?;
         same("pair", &plain, &with)?;
-        more.push((with.seconds - plain.seconds) * 1e6 / (THOUSANDS as f64 * 1000.0));
+        if round > 0 {
+            more.push((with.seconds - plain.seconds) * 1e6 / (THOUSANDS as f64 * 1000.0));
+        }
     }
     let spread = Spread::of(&more);
     let met = spread.middle <= 1.0;
@@ -352,15 +374,17 @@ fn cells(options: &Ranks, job: &Job, rows: &mut Vec<Value>) -> Result<(), String
         let speed = |took: &Took| (each * 6) as f64 * 1.048_576 / took.seconds;
         for (place, memory) in [("in memory", options.data * 2), ("on disk", options.data * 3 / 4)] {
             let mut speeds: Vec<Vec<f64>> = vec![Vec::new(); 1 + WAYS.len()];
-            for _ in 0..options.rounds {
-                let plain = job.run(2, &words, None, None)?;
-                speeds[0].push(speed(&plain));
-                for (number, way) in WAYS.into_iter().enumerate() {
-                    let ways = [format!("--on-block={way}"), format!("--on-run={way}")];
-                    let under = ream(options, memory, &["--ranks-at-once=1", &ways[0], &ways[1]]);
-                    let took = job.run(2, &words, Some(&under), None)?;
-                    same(what, &plain, &took)?;
-                    speeds[number + 1].push(speed(&took));
+            // Warms up, and says what the result is.
+            let first = job.run(2, &words, None, None)?;
+            for round in 0..options.rounds {
+                for number in order(round, speeds.len()) {
+                    let under = number.checked_sub(1).and_then(|number| WAYS.get(number)).map(|way| {
+                        let ways = [format!("--on-block={way}"), format!("--on-run={way}")];
+                        ream(options, memory, &["--ranks-at-once=1", &ways[0], &ways[1]])
+                    });
+                    let took = job.run(2, &words, under.as_deref(), None)?;
+                    same(what, &first, &took)?;
+                    speeds[number].push(speed(&took));
                 }
             }
             let middle: Vec<String> = speeds.iter().map(|speeds| format!("{:>6.0}", median(speeds))).collect();

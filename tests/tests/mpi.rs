@@ -234,23 +234,23 @@ fn same_as_plain_with(source: &str, arguments: &[&str], memory: &str, at_once: &
 
 #[test]
 fn pagerank() {
-    same_as_plain("pagerank.c", &["100000", "3000000", "3"], "48M");
+    same_as_plain("pagerank.c", &["100000", "2000000", "3"], "32M");
 }
 
 #[test]
 fn kmeans() {
-    same_as_plain("kmeans.c", &["400000", "3"], "48M");
+    same_as_plain("kmeans.c", &["300000", "3"], "36M");
 }
 
 #[test]
 fn torture() {
-    same_as_plain("torture.c", &["16", "20", "FILE"], "40M");
+    same_as_plain("torture.c", &["8", "20", "FILE"], "40M");
 }
 
 /// What calls overwrite is dropped, and nothing else.
 #[test]
 fn overwritten_buffers() {
-    same_as_plain_with("dropped.c", &["700"], "16M", &["1", "2"], &["--on-run=aggressive", "--drop-received=no"]);
+    same_as_plain_with("dropped.c", &["400"], "8M", &["1", "2"], &["--on-run=aggressive", "--drop-received=no"]);
 }
 
 /// Copies straight out of another rank's memory pin no more of it than a rank that waits has.
@@ -276,12 +276,12 @@ fn copies_between_ranks() {
 fn at_the_switch() {
     each(|mpi| {
         let program = mpi.program("kmeans.c");
-        let arguments = ["150000", "4"];
+        let arguments = ["100000", "3"];
         let plain = mpi.job(6, None, &program, &arguments).finish();
         plain.exited(0);
         for on_block in ["lazy", "aggressive"] {
             for on_run in ["lazy", "aggressive"] {
-                let turns = Turns::new("24M", "2");
+                let turns = Turns::new("16M", "2");
                 let turns = turns.with(&format!("--on-block={on_block}")).with(&format!("--on-run={on_run}"));
                 let outcome = turns.job(mpi, 6, &program, &arguments).finish();
                 outcome.exited(0);
@@ -298,8 +298,8 @@ fn fortran() {
     if tool("gfortran").is_none() {
         return skip("mpi_f08 and mpif.h", "no gfortran");
     }
-    same_as_plain("ring.f90", &["3"], "48M");
-    same_as_plain("ring_old.f90", &["3"], "48M");
+    same_as_plain("ring.f90", &["3"], "24M");
+    same_as_plain("ring_old.f90", &["3"], "24M");
 }
 
 /// Each of two ranks is four times the budget.
@@ -307,14 +307,14 @@ fn fortran() {
 fn one_rank_larger_than_the_budget() {
     each(|mpi| {
         let program = mpi.program("kmeans.c");
-        let arguments = ["3000000", "2"];
+        let arguments = ["2000000", "2"];
         let plain = mpi.job(2, None, &program, &arguments).finish();
         plain.exited(0);
-        let turns = Turns::new("48M", "1");
+        let turns = Turns::new("32M", "1");
         let outcome = turns.job(mpi, 2, &program, &arguments).finish();
         outcome.exited(0);
         assert_eq!(lines(&outcome), lines(&plain));
-        assert!(turns.summary().number("bytes_in") > 300 << 20);
+        assert!(turns.summary().number("bytes_in") > 200 << 20);
     });
 }
 
@@ -327,7 +327,7 @@ fn every_rule() {
         for rule in ["vrss", "fifo", "lifo", "pending"] {
             let turns = Turns::new("32M", "2").with(&format!("--next={rule}"));
             let file = turns.scratch.file("shared").display().to_string();
-            let outcome = turns.job(mpi, 4, &program, &["12", "16", &file]).finish();
+            let outcome = turns.job(mpi, 4, &program, &["6", "16", &file]).finish();
             outcome.exited(0);
             results.push(lines(&outcome));
         }
