@@ -250,7 +250,7 @@ fn torture() {
 /// What calls overwrite is dropped, and nothing else.
 #[test]
 fn overwritten_buffers() {
-    same_as_plain_with("dropped.c", &["400"], "8M", &["1", "2"], &["--on-run=aggressive", "--drop-received=no"]);
+    same_as_plain_with("dropped.c", &["400"], "8M", &["1"], &["--on-run=aggressive", "--drop-received=no"]);
 }
 
 /// Copies straight out of another rank's memory pin no more of it than a rank that waits has.
