@@ -51,8 +51,9 @@ pub(super) struct Switching {
     /// When the last turn ended, while it is nobody's.
     aside_us: Option<u64>,
     asked_us: u64,
-    /// Faults as of the last look.
+    /// Faults as of the last look at them, and when that was.
     faults: u64,
+    looked_us: u64,
 }
 
 fn ran_ns() -> u64 {
@@ -158,8 +159,12 @@ impl Switching {
             Stand::Running | Stand::Calling | Stand::Idle => {
                 // Faults that are served at once, by pages that were about to leave, show a lack of room as well: a rank
                 // that asked for more only where they waited went on with too little for ever, and nobody else gave any.
+                // No more often than shares are looked at anyway.
                 let faults = entry.counters.faults.get();
-                let faulted = faults != core::mem::replace(&mut self.faults, faults);
+                let faulted = faults != self.faults && now.saturating_sub(self.looked_us) >= PATIENCE;
+                if faulted {
+                    (self.faults, self.looked_us) = (faults, now);
+                }
                 let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
                 let lacks = shard.bringing() || pressed && (faulted || shard.waiting() > 0);
                 let hungry = lacks && self.hunger(shard, session, entry, now);
