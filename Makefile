@@ -20,6 +20,7 @@ scripts = $(shell git ls-files '*.sh') .ci/run
 mpicc_openmpi = $(or $(shell command -v mpicc.openmpi),$(shell mpicc -show 2>/dev/null | grep -q openmpi && command -v mpicc))
 mpicc_mpich = $(or $(shell command -v mpicc.mpich),$(shell mpicc -show 2>/dev/null | grep -q mpich && command -v mpicc))
 mpi_libraries = $(if $(mpicc_openmpi),$(release)/libream-mpi-openmpi.so) $(if $(mpicc_mpich),$(release)/libream-mpi-mpich.so)
+mpi_programs = $(patsubst $(release)/libream-mpi-%.so,$(release)/ream-bench-mpi-%,$(mpi_libraries))
 
 .PHONY: all build library command dlm mpi nas noise models wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
 all: build
@@ -54,9 +55,14 @@ dlm:
 	$(AR) rc $(release)/libdlm.a $(release)/dlm.o
 
 # Not linked with MPI: see mpi/shim.c.
-mpi: $(mpi_libraries)
+mpi: $(mpi_libraries) $(mpi_programs)
 
-$(release)/libream-mpi-%.so: mpi/shim.c mpi/turns.h mpi/calls.txt mpi/generate.sh
+# The programs of `ream bench mpi`.
+$(release)/ream-bench-mpi-%: $(wildcard bench/mpi/*.c bench/mpi/*.h)
+	mkdir -p $(release)
+	$(mpicc_$*) -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow $(filter %.c,$^) -o $@
+
+$(release)/libream-mpi-%.so: mpi/shim.c mpi/copies.h mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
 	mkdir -p $(release)/mpi-$*
 	mpi/generate.sh $(mpicc_$*) > $(release)/mpi-$*/calls.inc
 	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \
@@ -136,6 +142,7 @@ install:
 	@test -f $(release)/dlmc -a -f $(release)/libdlm.a || { echo 'make install: dlmc is not built; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
+	$(foreach file,$(wildcard $(release)/ream-bench-mpi-openmpi $(release)/ream-bench-mpi-mpich),$(INSTALL) -D -m 755 $(file) $(bin)/$(notdir $(file));)
 	$(INSTALL) -d $(lib)
 	ln -sfn ../../bin/ream $(lib)/ream-handler
 	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
@@ -171,7 +178,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(bin)/ream-bench-mpi-openmpi $(bin)/ream-bench-mpi-mpich $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc

@@ -72,7 +72,10 @@ prototypes | awk -v list="$list" '
             arguments = arguments (i > 1 ? ", " : "") argument
         }
         if (count == 0) params = "void"
-        line = toupper(kind[base]) "(" substr(name, 5) ", (" params "), (" arguments ")"
-        if (kind[base] == "ask") line = line ", " answer
+        what = kind[base]
+        # Of those with large counts nothing is dropped.
+        if (name != base && what == "over") what = "wait"
+        line = toupper(what) "(" substr(name, 5) ", (" params "), (" arguments ")"
+        if (what == "ask") line = line ", " answer
         print line ")"
     }'

@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -207,7 +209,10 @@ static int found_nothing(void)
 	uint64_t time;
 
 	self.found_nothing = 1;
-	if (!rank.idle || ++self.polls < FIRST_POLLS || self.polls % POLLS)
+	if (!rank.idle)
+		return 0;
+	/* Where each poll leaves the processor to others, the first may take as long as all. */
+	if ((++self.polls < FIRST_POLLS || self.polls % POLLS) && !(crowded && !self.naps))
 		return 0;
 	time = now();
 	if (self.last && time - self.last > BUSY && self.polls > FIRST_POLLS + 2 * POLLS) {
@@ -230,8 +235,9 @@ EXPORT int sched_yield(void)
 {
 	if (self.depth && found_nothing())
 		return 0;
-	/* In a plain run it yields where there are more ranks than processors. */
-	if (self.depth && rank.idle && !crowded)
+	/* In a plain run it yields where there are more ranks than processors. Not between two naps: beside others that
+	 * compute, a yield lasts as long as their slices. */
+	if (self.depth && rank.idle && (!crowded || self.naps))
 		return 0;
 	return (int)syscall(SYS_sched_yield);
 }
@@ -360,10 +366,13 @@ static void look_for_turns(void)
 	FIND(defer);
 	FIND(counts);
 	FIND(sent);
+	FIND(drops);
+	FIND(paged);
+	FIND(overwritten);
 	FIND(end);
 #undef FIND
 	if (!found.join || !found.enter || !found.leave || !found.idle || !found.rouse || !found.defer || !found.counts ||
-	    !found.sent || !found.end)
+	    !found.sent || !found.drops || !found.paged || !found.overwritten || !found.end)
 		return;
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		crowded = ranks_here() > CPU_COUNT(&processors);
@@ -497,6 +506,11 @@ __attribute__((destructor)) static void end(void)
 	BOTH(name, params, args)
 
 #define WAIT(name, params, args) PASS(name, params, args, (void)0, (void)0)
+#define OVER(name, params, args) PASS(name, params, args, if (worth_dropping()) drop_##name args, (void)0)
+#define PROBE(name, params, args) PASS(name, params, args, (void)0, if (result == MPI_SUCCESS) probed(comm, message, status))
+#define SEEK(name, params, args) \
+	PASS(name, params, args, (void)0, \
+	     tested(result != MPI_SUCCESS || *flag != 0); if (result == MPI_SUCCESS && *flag) probed(comm, message, status))
 #define ASK(name, params, args, answer) PASS(name, params, args, (void)0, tested(result != MPI_SUCCESS || *answer != 0))
 #define SYNC(name, params, args) PASS(name, params, args, (void)0, answered())
 #define SEND(name, params, args) \
@@ -513,4 +527,6 @@ __attribute__((destructor)) static void end(void)
 	} \
 	BOTH(name, params, args)
 
+#include "drops.h"
+#include "copies.h"
 #include "calls.inc"

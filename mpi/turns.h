@@ -2,6 +2,8 @@
 #ifndef REAM_TURNS_H
 #define REAM_TURNS_H
 
+#include <stddef.h>
+
 struct ream_rank {
 	int (*join)(unsigned number);
 	void (*enter)(void);
@@ -11,6 +13,9 @@ struct ream_rank {
 	void (*defer)(unsigned naps);
 	int (*counts)(void);
 	void (*sent)(unsigned number);
+	int (*drops)(void);
+	int (*paged)(void);
+	void (*overwritten)(const void *data, size_t bytes);
 	void (*end)(void);
 };
 

@@ -72,6 +72,29 @@ pub struct Pairs {
     pub with: Vec<String>,
 }
 
+/// What `ream bench mpi` was told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ranks {
+    /// Bytes of data of the cells.
+    pub data: u64,
+    /// The store's directory.
+    pub store: PathBuf,
+    /// Beginnings of names of rows; empty: all.
+    pub only: Vec<String>,
+    /// Runs of each kind.
+    pub rounds: usize,
+    /// Small data.
+    pub quick: bool,
+    /// Compare with kernel swap.
+    pub swap: bool,
+    /// `openmpi` or `mpich`; `None`: the first that is there.
+    pub implementation: Option<String>,
+    /// File for the figures.
+    pub json: Option<PathBuf>,
+    /// Further options of `ream run`.
+    pub with: Vec<String>,
+}
+
 /// What is to be done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Command {
@@ -91,6 +114,8 @@ pub enum Command {
     Pages(Pages),
     /// `coverage`.
     Coverage(Pairs),
+    /// `mpi`.
+    Ranks(Ranks),
 }
 
 /// The help text.
@@ -105,6 +130,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
        ream bench inside [OPTION]...   loops of R and Python that allocate little, with Ream switched on inside and without
        ream bench pages [OPTION]...    computations plain, under Ream, on large pages set by hand, and
                                        under whatever else promises them
+       ream bench mpi [OPTION]...      ranks of MPI in turns, without turns, on swap (--swap, root), with enough memory
        ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
 
 Of ream bench all:
@@ -120,7 +146,7 @@ Of ream bench all:
   --store, --with   as of the chapters
 
 Of the chapters:
-  --data SIZE       data of the worker (paging: 4G; fits, remote: 1G)
+  --data SIZE       data of the worker (paging: 4G; fits, remote: 1G), or of the two ranks of the cells (mpi: 4G)
   --memory SIZE     budget (paging: 1G; remote: 256M; fits, malloc: 4G; pages: none)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
   --only ROW        only rows whose names begin so; may be repeated (paging, remote, coverage)
@@ -131,6 +157,7 @@ Of the chapters:
   --seconds N       length of a slice (paging: 2; remote: 1)
   --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; remote: 7; pages: 15)
   --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
+  --implementation  openmpi or mpich (mpi)
   --pairs N         pairs of runs (fits, malloc, inside: 15)
   --quick           small data and few rounds: to see that it works, not to measure
   --with OPTION     a further option of ream run; may be repeated
@@ -163,17 +190,18 @@ fn size(text: &str) -> Result<u64, String> {
 /// One line that says what is wrong.
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
     let Some((what, rest)) = arguments.split_first() else { return Ok(Command::Help) };
-    let (is_remote, is_pages) = (what == "remote", what == "pages");
+    let (is_remote, is_pages, is_mpi) = (what == "remote", what == "pages", what == "mpi");
     let is_paging = what == "paging" || is_remote;
     if matches!(what.as_str(), "--help" | "-h" | "help") {
         return Ok(Command::Help);
     }
-    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "inside" | "pages" | "coverage") {
+    if !matches!(what.as_str(), "paging" | "remote" | "fits" | "malloc" | "inside" | "pages" | "coverage" | "mpi") {
         return Err(format!("there is no benchmark '{what}'; see ream bench --help"));
     }
     let (mut data, mut memory) = match what.as_str() {
         "paging" => (4 << 30, 1 << 30),
         "remote" => (1 << 30, 256 << 20),
+        "mpi" => (4 << 30, 4 << 30),
         _ => (1 << 30, 4 << 30),
     };
     let (mut seconds, mut rounds, mut pairs) = match what.as_str() {
@@ -181,6 +209,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         "pages" => (2.0, 15, 15),
         _ => (2.0, 5, 15),
     };
+    let mut implementation = None;
     let (mut rows, mut against, mut pool, mut quick, mut budget) = (Vec::new(), Vec::new(), false, false, None);
     let (mut only, mut with, mut json, mut swap) = (Vec::new(), Vec::new(), None, false);
     let (mut store, mut programs) = (PathBuf::from("/var/tmp"), false);
@@ -190,7 +219,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         match name.as_str() {
             "--help" | "-h" => return Ok(Command::Help),
             "--json" => json = Some(words.value()?.into()),
-            "--only" if is_paging || what == "coverage" => only.push(words.value()?),
+            "--only" if is_paging || is_mpi || what == "coverage" => only.push(words.value()?),
             "--programs" if what == "coverage" => programs = true,
             "--pairs" if what == "inside" => pairs = words.parsed("positive number", positive)?,
             "--quick" if what == "inside" => pairs = 3,
@@ -198,7 +227,8 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
                 return Err(format!("unknown option {name}; see ream bench --help"));
             }
             "--data" if !is_pages => data = size(&words.value()?)?,
-            "--memory" => {
+            "--implementation" if is_mpi => implementation = Some(words.value()?),
+            "--memory" if !is_mpi => {
                 memory = size(&words.value()?)?;
                 budget = Some(memory);
             }
@@ -208,15 +238,18 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             "--store" => store = words.value()?.into(),
             "--with" => with.push(words.value()?),
             "--rounds" | "--pairs" if is_pages => rounds = words.parsed("positive number", positive)?,
-            "--pairs" if !is_paging => pairs = words.parsed("positive number", positive)?,
-            "--rounds" if is_paging => rounds = words.parsed("positive number", positive)?,
-            "--swap" if is_paging && !is_remote => swap = true,
+            "--pairs" if !is_paging && !is_mpi => pairs = words.parsed("positive number", positive)?,
+            "--rounds" if is_paging || is_mpi => rounds = words.parsed("positive number", positive)?,
+            "--swap" if is_paging && !is_remote || is_mpi => swap = true,
             "--seconds" if is_paging => seconds = words.parsed("time", |s| *s > 0.0 && *s < 1e4)?,
             "--quick" => {
                 (seconds, rounds, pairs, quick) = (0.3, if is_pages { 5 } else { 3 }, 5, true);
                 (data, memory) = if is_paging { (512 << 20, 128 << 20) } else { (128 << 20, 512 << 20) };
                 if is_remote {
                     (seconds, rounds) = (0.4, 5);
+                }
+                if is_mpi {
+                    (data, rounds) = (512 << 20, 1);
                 }
             }
             _ => return Err(format!("unknown option {name}; see ream bench --help")),
@@ -228,6 +261,9 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         }
         let paging = Paging { data, memory, store, only, seconds, rounds, quick, json, swap, with };
         return Ok(if is_remote { Command::Remote(paging) } else { Command::Paging(paging) });
+    }
+    if is_mpi {
+        return Ok(Command::Ranks(Ranks { data, store, only, rounds, quick, swap, implementation, json, with }));
     }
     if is_pages {
         return Ok(Command::Pages(Pages { rounds, rows, against, pool, quick, memory: budget, store, json, with }));

@@ -14,6 +14,7 @@ pub mod lru;
 pub mod machine;
 pub mod malloc;
 pub mod measured;
+pub mod mpi;
 pub mod noise;
 pub mod others;
 pub mod pages;
@@ -75,6 +76,7 @@ fn chapter(args: &[String]) -> Result<Option<i32>, String> {
         Command::Inside(options) => inside::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Coverage(options) => coverage::run(&options),
+        Command::Ranks(options) => mpi::run(&options),
     };
     good.map(|good| Some(i32::from(!good)))
 }

@@ -133,7 +133,7 @@ pub fn under_ream(ream: &Path, options: &[OsString], program: &Path) -> Command 
 }
 
 /// Nothing that the user has set decides on what is measured.
-fn clean(command: &mut Command) {
+pub(crate) fn clean(command: &mut Command) {
     for name in ["LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_CONF", "HUGETLB_MORECORE"] {
         command.env_remove(name);
     }

@@ -30,7 +30,7 @@ _ream() {
         serve) options="--memory -m --key --insecure --listen --clients --quota --metrics --drain --pages --help -h" words="" ;;
         keys) options="--help -h" words="" ;;
         noise) options="--help -h" words="" ;;
-        bench) options="--help -h" words="all compare report paging fits malloc pages remote coverage" ;;
+        bench) options="--help -h" words="all compare report paging fits malloc pages mpi remote coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
         help) options="--help -h" words="run doctor setup status compare mark unmark serve keys noise bench completions man" ;;
@@ -56,6 +56,9 @@ _ream() {
         --bloat) COMPREPLY=(); return ;;
         --ranks-at-once) COMPREPLY=(); return ;;
         --next) mapfile -t COMPREPLY < <(compgen -W "vrss fifo lifo pending" -- "$current"); return ;;
+        --on-block) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
+        --on-run) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
+        --drop-received) mapfile -t COMPREPLY < <(compgen -W "no yes" -- "$current"); return ;;
         --pager-cpus) COMPREPLY=(); return ;;
         --hugetlb) COMPREPLY=(); return ;;
         --hugetlb-1g) COMPREPLY=(); return ;;

@@ -67,7 +67,7 @@ pub fn digest_of(settings: &Settings) -> u64 {
     let what = (
         (&settings.memory, &settings.stores, settings.store_limit, settings.threshold),
         (settings.engine, settings.io, settings.fetch, settings.pages, settings.prefault, settings.lock),
-        (settings.ranks_at_once, settings.next),
+        (settings.ranks_at_once, settings.next, settings.on_block, settings.on_run, settings.drop_received),
         (
             &settings.memory_servers,
             settings.replicas,

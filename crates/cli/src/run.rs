@@ -451,6 +451,9 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     config.log_level = settings.log_level;
     config.ranks_at_once = settings.ranks_at_once;
     config.next = settings.next;
+    config.on_block = settings.on_block;
+    config.on_run = settings.on_run;
+    config.drop_received = settings.drop_received;
     config.patience_ms = settings.turn_patience_ms;
     config.bloat_percent = settings.bloat_percent;
     config.bloat_age_ms = settings.bloat_age_ms;

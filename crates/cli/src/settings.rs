@@ -7,8 +7,8 @@ use crate::failure::{Failure, nearest};
 use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS};
 use ream_options::prefault::{DEFAULT_PREFAULT, GENERAL_PREFAULT, PrefaultError};
 use ream_options::{
-    ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors, SWAP_PROTOCOLS,
-    Spec, find, options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
+    DROP, ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors,
+    SWAP_PROTOCOLS, SWITCH, Spec, find, options_of, parse_memory, parse_pages, parse_prefault, parse_ranks, parse_size,
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -134,6 +134,12 @@ pub struct Settings {
     pub ranks_given: Option<Given>,
     /// Place in [`NEXT`].
     pub next: u32,
+    /// Place in [`SWITCH`]: what happens with a rank's memory when its turn ends.
+    pub on_block: u32,
+    /// The same, when its turn begins.
+    pub on_run: u32,
+    /// 1: what MPI is going to overwrite is not saved.
+    pub drop_received: u32,
     /// Milliseconds without a change before a rank more may compute.
     pub turn_patience_ms: u32,
     /// The values that count and come from files.
@@ -192,6 +198,9 @@ impl Settings {
             ranks_at_once: 0,
             ranks_given: None,
             next: 0,
+            on_block: 0,
+            on_run: 0,
+            drop_received: 1,
             turn_patience_ms: 10_000,
             from_files: Vec::new(),
         };
@@ -287,6 +296,9 @@ impl Settings {
             ("fetch", FETCHES, &mut settings.fetch),
             ("swap-protocol", SWAP_PROTOCOLS, &mut settings.swap_protocol),
             ("next", NEXT, &mut settings.next),
+            ("on-block", SWITCH, &mut settings.on_block),
+            ("on-run", SWITCH, &mut settings.on_run),
+            ("drop-received", DROP, &mut settings.drop_received),
         ] {
             if let Some(given) = layers.last(name) {
                 *place = given.place_of(given.word()?, words)?;

@@ -150,7 +150,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "all|compare|report|paging|fits|malloc|pages|remote|coverage [OPTION]...",
+        usage: "all|compare|report|paging|fits|malloc|pages|mpi|remote|coverage [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
         long: "all: everything that follows but coverage, and the NAS kernels EP, CG, MG, FT and IS, plain, with large \
                pages and within a budget; writes a page with pictures, a text and all figures to a directory, and goes \
@@ -160,11 +160,12 @@ pub const COMMANDS: &[Command] = &[
                I/O on the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that \
                fit the budget, with and without Ream. malloc: small blocks, with and without Ream. pages: \
                computations of our own, R's and Python's on small pages, under Ream, on large pages set by hand, and \
-               under other allocators that promise them, in turns. remote: paging to a memory server against the bare network. coverage: the part of a program's \
+               under other allocators that promise them, in turns. mpi: programs of MPI whose ranks need more memory than \
+               there is. remote: paging to a memory server against the bare network. coverage: the part of a program's \
                memory that lies on large pages under Ream and under those. `ream bench --help` lists the options. The exit status is 0 \
                when every requirement that could be measured was met, 1 when one was not, and 125 when something could \
                not be measured that should have been.",
-        words: &["all", "compare", "report", "paging", "fits", "malloc", "pages", "remote", "coverage"],
+        words: &["all", "compare", "report", "paging", "fits", "malloc", "pages", "mpi", "remote", "coverage"],
     },
     Command {
         name: "completions",

@@ -21,5 +21,5 @@ pub use processors::{Processors, ProcessorsError};
 pub use size::{SizeError, parse_size, show_size};
 pub use spec::{Kind, Spec};
 pub use table::{OPTIONS, find, options_of};
-pub use turns::{NEXT, RANKS, RanksError, parse_ranks};
+pub use turns::{DROP, NEXT, RANKS, RanksError, SWITCH, parse_ranks};
 pub use value::{ENGINES, FETCHES, IO, LEVELS, Memory, MemoryError, SWAP_PROTOCOLS, parse_memory};

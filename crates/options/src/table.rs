@@ -343,6 +343,9 @@ pub const OPTIONS: &[Spec] = &[
     },
     crate::turns::RANKS_AT_ONCE,
     crate::turns::NEXT_RANK,
+    crate::turns::ON_BLOCK,
+    crate::turns::ON_RUN,
+    crate::turns::DROP_RECEIVED,
     crate::turns::PATIENCE,
     Spec {
         name: "pager-cpus",

@@ -36,6 +36,53 @@ pub(crate) const NEXT_RANK: Spec = Spec {
     ..PLAIN
 };
 
+/// What happens with a rank's memory at a switch; the place of a word is the number stored in a session.
+pub const SWITCH: &[&str] = &["auto", "lazy", "aggressive"];
+
+pub(crate) const ON_BLOCK: Spec = Spec {
+    name: "on-block",
+    kind: Kind::Choice(SWITCH),
+    value: "HOW",
+    default: "auto",
+    help: "what happens with a rank's memory when its turn ends",
+    long: "What happens with the memory of a rank of an MPI job when another one computes in its place: lazy, its pages stay \
+           until somebody needs the room; aggressive, what was changed is written at once in one sweep, and the room given up. \
+           auto, as without: aggressive unless, in the last turns, nobody needed the room before the rank's turn came again.",
+    variable: "REAM_ON_BLOCK",
+    in_file: true,
+    ..PLAIN
+};
+
+pub(crate) const ON_RUN: Spec = Spec {
+    name: "on-run",
+    kind: Kind::Choice(SWITCH),
+    value: "HOW",
+    default: "auto",
+    help: "what happens with a rank's memory when its turn begins",
+    long: "What happens with the memory of a rank of an MPI job when its turn comes again: lazy, pages come back when they are \
+           touched; aggressive, what it had when its turn ended comes back at once, in big extents, while it computes. auto, as \
+           without: whichever has its threads wait less for each second that they compute, as measured in its turns.",
+    variable: "REAM_ON_RUN",
+    in_file: true,
+    ..PLAIN
+};
+
+pub(crate) const DROP_RECEIVED: Spec = Spec {
+    name: "drop-received",
+    kind: Kind::Choice(DROP),
+    value: "yes|no",
+    default: "yes",
+    help: "do not save what a call of MPI is going to overwrite",
+    long: "Pages of a buffer that a call of MPI is sure to overwrite wholly are given up when the call begins, and neither \
+           written to the store nor read from it. With no, they are kept like all others.",
+    variable: "REAM_DROP_RECEIVED",
+    in_file: true,
+    ..PLAIN
+};
+
+/// Whether what is going to be overwritten is dropped; the place of a word is the number stored in a session.
+pub const DROP: &[&str] = &["no", "yes"];
+
 pub(crate) const PATIENCE: Spec = Spec {
     name: "turn-patience",
     kind: Kind::Count(10, 3_600_000),

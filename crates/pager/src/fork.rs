@@ -178,6 +178,7 @@ impl<M: Machine> Shard<M> {
         self.frames.reset(self.machine.frames());
         self.reset_tags();
         self.clear_pending();
+        self.back.forget();
         self.reserved = 0;
         self.store_full = None;
         self.failures = 0;

@@ -257,7 +257,7 @@ impl<M: Machine> Shard<M> {
             self.step(info.page(), Step::Arrive);
             wanted |= info.wanted();
         }
-        let installs = wanted || self.fetch == Fetch::Aggressive;
+        let installs = wanted || self.fetch == Fetch::Aggressive || self.back.active();
         if installs {
             self.installing();
         }

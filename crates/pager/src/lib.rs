@@ -5,6 +5,7 @@
 //! memory.
 #![no_std]
 
+mod back;
 mod commands;
 mod evict;
 mod faults;

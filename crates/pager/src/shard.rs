@@ -1,5 +1,6 @@
 //! One shard: its state, its counts, and the turn of work that keeps frames free.
 
+use crate::back::Back;
 use crate::frames::Frames;
 use crate::io::Op;
 use crate::queue::Fifo;
@@ -145,6 +146,8 @@ pub struct Shard<M: Machine> {
     pub(crate) fetch: Fetch,
     /// The allocations that are being fetched whole.
     pub(crate) errands: Errands,
+    /// What was in RAM when a rank's turn ended.
+    pub(crate) back: Back,
     /// What the program says of ranges.
     pub(crate) usages: Usages,
     /// No eviction: a fork is being prepared.
@@ -223,6 +226,7 @@ impl<M: Machine> Shard<M> {
             failures: 0,
             fetch: config.fetch,
             errands: Errands::default(),
+            back: Back::new()?,
             usages: Usages::new(),
             quiet: false,
             forked: false,

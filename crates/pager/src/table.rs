@@ -336,6 +336,29 @@ const fn zero_word() -> u64 {
 }
 
 impl Table {
+    /// Calls `visit` for every run of resident pages within a block, in the order in which blocks were first used.
+    pub fn each_resident(&self, mut visit: impl FnMut(Run)) {
+        let mut chunk: *const Chunk = self.first_chunk;
+        while !chunk.is_null() {
+            // SAFETY: chunks are linked by `grow`, valid and never freed; `&self` forbids writers.
+            let (metas, next) = unsafe { (&(*chunk).metas, (*chunk).next) };
+            for meta in metas.iter().filter(|meta| meta.flags & IN_USE != 0 && meta.resident > 0) {
+                let first = Block(meta.block).run().start;
+                let is =
+                    |index: usize| meta.words.get(index).is_some_and(|word| Word(*word).state() == State::Resident);
+                let mut index = 0;
+                while index < BLOCK_PAGES as usize {
+                    let length = (index..BLOCK_PAGES as usize).take_while(|index| is(*index)).count();
+                    if length > 0 {
+                        visit(Run { start: first.plus(index as u32), pages: length as u64 });
+                    }
+                    index += length.max(1);
+                }
+            }
+            chunk = next;
+        }
+    }
+
     /// Calls `visit` with the words of every block that has metadata; the visitor must keep each page's state.
     pub fn each_words_mut(&mut self, mut visit: impl FnMut(&mut [u64; BLOCK_PAGES as usize])) {
         let mut chunk = self.first_chunk;

@@ -85,7 +85,7 @@ impl<M: Machine> Shard<M> {
         if self.pending_len > 0 {
             self.retry_pending();
         }
-        let mut more = !self.quiet && self.fetch_more() | self.balance() | self.give_space_back();
+        let mut more = !self.quiet && self.bring_more() | self.fetch_more() | self.balance() | self.give_space_back();
         if self.pending_len > 0 && !more {
             more = self.check_stuck();
         }

@@ -142,7 +142,7 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Starts reading what this part has in a store. Returns whether all of it is in RAM or on its way.
-    fn fetch_part(&mut self, part: Run, missed: &mut bool) -> bool {
+    pub(crate) fn fetch_part(&mut self, part: Run, missed: &mut bool) -> bool {
         let mut next = part.start;
         while next.0 < part.end().0 {
             let mut pages = 1;
@@ -190,7 +190,7 @@ impl<M: Machine> Shard<M> {
 
     /// Brings the pages of a part back that were moved out but are in RAM still. Returns how many of it are there, or to
     /// come.
-    fn keep(&mut self, part: Run) -> u64 {
+    pub(crate) fn keep(&mut self, part: Run) -> u64 {
         if self.table.all_zero(part.start.block()) {
             return 0;
         }

@@ -2,9 +2,12 @@
 //! otherwise. The rules are in `ream_stats::Turns`; here are the sleeps, and the functions that the libraries in `mpi/`
 //! call. They are for these alone (`mpi/turns.h`), and may be called by any thread.
 
-use crate::{engine, identity};
-use core::ffi::c_int;
+use crate::advice::advise;
+use crate::maps::managed_parts;
+use crate::{engine, holds, identity, kernel};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use ream_page::{PAGE_BYTES, Run};
 use ream_stats::{Next, Seat, Session, Stand};
 use ream_sys::Errno;
 use ream_sys::futex::{self, Scope};
@@ -32,6 +35,23 @@ fn rank() -> Option<(&'static Session, usize, &'static Seat)> {
     Some((session, engine::place()?, process.seat()))
 }
 
+/// Whether the pager knows that the rank's turn has ended.
+static ASIDE: AtomicU32 = AtomicU32::new(0);
+
+/// Tells the pager that the rank's turn has ended, unless it knows.
+fn step_aside() {
+    if ASIDE.swap(1, SeqCst) == 0 {
+        engine::switch(false);
+    }
+}
+
+/// Tells it that the turn has begun, unless it knows of no other.
+fn step_forward() {
+    if ASIDE.swap(0, SeqCst) != 0 {
+        engine::switch(true);
+    }
+}
+
 fn wake(seat: &Seat) {
     futex::wake(seat.word(), u32::MAX, Scope::Shared);
 }
@@ -48,6 +68,14 @@ fn decide(session: &'static Session, me: usize, work: impl FnOnce(&ream_stats::D
 
 /// Sleeps until this rank has a place.
 fn wait_for_place(session: &'static Session, me: usize, seat: &Seat) {
+    if seat.stand().waits() {
+        step_aside();
+        sleep_until_placed(session, me, seat);
+    }
+    step_forward();
+}
+
+fn sleep_until_placed(session: &'static Session, me: usize, seat: &Seat) {
     let patience = u64::from(session.config().patience_ms) * 1000;
     let (mut sleep, longest) = LOOK_US;
     let mut swept = now_us();
@@ -132,6 +160,9 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
     let stand = seat.stand();
     if before != stand {
         poke(session);
+    }
+    if stand.aside() {
+        step_aside();
     }
     let longest = if stand == Stand::Blocked && how & HASTY == 0 { LONGEST_US.1 } else { LONGEST_US.0 };
     seat.set_napping(true);
@@ -219,6 +250,41 @@ pub extern "C" fn ream_rank_counts() -> c_int {
 pub extern "C" fn ream_rank_sent(number: u32) {
     if let Some((session, me, _)) = rank() {
         decide(session, me, |decision, _| decision.sent(number));
+    }
+}
+
+/// Whether it is worth saying what is going to be overwritten: memory is paged, and that is wanted.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_rank_drops() -> c_int {
+    (engine::engaged() && rank().is_some_and(|(session, _, _)| session.config().drop_received != 0)).into()
+}
+
+/// Whether memory of any process of the session is paged.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_rank_paged() -> c_int {
+    engine::account().is_some_and(|(_, session)| session.ledger().engaged() > 0).into()
+}
+
+/// These bytes are going to be overwritten by a call of MPI before anybody reads them: the pages that lie in them wholly are
+/// given up; those in RAM only where this rank's turn is about to end, since they have to be made anew.
+///
+/// # Safety
+/// The program is about to have them overwritten.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ream_rank_overwritten(data: *const c_void, bytes: usize) {
+    let Some((session, _, _)) = rank() else { return };
+    let start = data.addr().next_multiple_of(PAGE_BYTES);
+    let end = data.addr().saturating_add(bytes) / PAGE_BYTES * PAGE_BYTES;
+    if start >= end {
+        return;
+    }
+    let run = Run::covering(start, end - start);
+    managed_parts(run, engine::drop_stored);
+    if session.turns().anybody_waits() && !holds::any(run) {
+        managed_parts(run, |part| {
+            // SAFETY: the caller's promise: what was there is not read any more.
+            let _ = unsafe { advise(part.start.address(), part.bytes(), kernel::MADV_DONTNEED) };
+        });
     }
 }
 

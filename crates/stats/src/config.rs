@@ -97,6 +97,18 @@ stored_enum! {
 }
 
 stored_enum! {
+    /// What is done with a rank's memory when its turn ends or begins.
+    Switch {
+        /// What costs less, as measured.
+        Auto = 0,
+        /// Nothing: pages stay until somebody needs the room, and come back when they are touched.
+        Lazy = 1,
+        /// All at once: what was changed is written and the room given up; what was there is brought back.
+        Aggressive = 2,
+    }
+}
+
+stored_enum! {
     /// Which page size a region of memory is given.
     Pages {
         /// Large pages where they pay.
@@ -284,6 +296,12 @@ pub struct Config {
     pub encrypt: u32,
     /// Stored form of [`SwapProtocol`](crate::SwapProtocol).
     pub swap_protocol: u32,
+    /// Stored form of [`Switch`]: when a rank's turn ends.
+    pub on_block: u32,
+    /// Stored form of [`Switch`]: when a rank's turn begins.
+    pub on_run: u32,
+    /// 1: what a call of MPI is going to overwrite is not saved.
+    pub drop_received: u32,
     /// Room for later settings; zero.
     pub spare: u32,
     /// The memory servers that are the store, if they are; those that there are come first.
@@ -335,6 +353,9 @@ impl Config {
             zip_alone: 0,
             encrypt: 0,
             swap_protocol: 0,
+            on_block: 0,
+            on_run: 0,
+            drop_received: 1,
             spare: 0,
             remotes: [Remote::NONE; SERVERS],
             replicas: 1,
@@ -367,6 +388,14 @@ impl Config {
     /// How pages are exchanged with memory servers.
     pub fn swap(&self) -> crate::Swap {
         if self.is_remote() { crate::SwapProtocol::from_u32(self.swap_protocol).knobs() } else { crate::Swap::REAM }
+    }
+    /// What is done when a rank's turn ends.
+    pub const fn on_block(&self) -> Switch {
+        Switch::from_u32(self.on_block)
+    }
+    /// What is done when a rank's turn begins.
+    pub const fn on_run(&self) -> Switch {
+        Switch::from_u32(self.on_run)
     }
     /// The page size asked for in a region.
     pub fn pages(&self, region: Region) -> Pages {

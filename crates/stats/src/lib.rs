@@ -17,7 +17,7 @@ mod swap;
 mod tiers;
 mod turns;
 
-pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Remote, Summary, Text};
+pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Remote, Summary, Switch, Text};
 pub use counters::{Counter, Counters};
 pub use ledger::{Ledger, pinnable};
 pub use phases::{Mark, PHASE_NAME, PHASES, Phase, Phases};

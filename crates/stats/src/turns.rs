@@ -50,6 +50,10 @@ impl Stand {
     pub const fn holds(self) -> bool {
         matches!(self, Stand::Running | Stand::Calling | Stand::Idle)
     }
+    /// Whether it must not compute now: then its memory is for those that do.
+    pub const fn aside(self) -> bool {
+        matches!(self, Stand::Blocked | Stand::Waiting | Stand::Polite)
+    }
     /// Whether it wants a place.
     pub const fn waits(self) -> bool {
         matches!(self, Stand::Waiting | Stand::Polite)
@@ -105,6 +109,10 @@ pub struct Seat {
     ticket: AtomicU64,
     /// When it got its place.
     since_us: AtomicU64,
+    /// When it lost its place.
+    aside_us: AtomicU64,
+    /// Pages that others ask it to give up.
+    asked: AtomicU64,
 }
 
 impl Seat {
@@ -114,7 +122,7 @@ impl Seat {
     }
     /// Whether it must not compute now: then its memory is for those that do.
     pub fn aside(&self) -> bool {
-        matches!(self.stand(), Stand::Blocked | Stand::Waiting | Stand::Polite)
+        self.stand().aside()
     }
     /// The futex word that a rank without a place sleeps on.
     pub fn word(&self) -> &AtomicU32 {
@@ -127,6 +135,18 @@ impl Seat {
     /// When it got its place, in microseconds.
     pub fn since_us(&self) -> u64 {
         self.since_us.load(SeqCst)
+    }
+    /// Pages that it is asked to give up.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(SeqCst)
+    }
+    /// It is asked for so many pages more.
+    pub fn ask(&self, pages: u64) {
+        self.asked.fetch_add(pages, SeqCst);
+    }
+    /// It has given up so many, or will not.
+    pub fn answered(&self, pages: u64) {
+        let _ = self.asked.fetch_update(SeqCst, SeqCst, |asked| Some(asked.saturating_sub(pages)));
     }
     /// It begins or ends a sleep on the bell.
     pub fn set_napping(&self, yes: bool) {
@@ -177,6 +197,7 @@ impl Seat {
         for word in [&self.word, &self.napping, &self.passed, &self.pending, &self.rank, &self.seen] {
             word.store(0, SeqCst);
         }
+        self.asked.store(0, SeqCst);
     }
 }
 
@@ -276,6 +297,23 @@ impl Session {
         owner.and_then(Process::identity).is_some_and(alive)
     }
 
+    /// Asks ranks whose turn it is not for `pages`, of which each keeps `left`: first those that computed last, since it
+    /// is longest until they do again. Returns how many are on the way, or can be had.
+    pub fn ask(&self, pages: u64, left: u64) -> u64 {
+        let mut missing = pages;
+        let mut before = u64::MAX;
+        while missing > 0 {
+            let aside = self.used().iter().filter(|process| process.engaged() && process.seat().aside());
+            let when = |process: &&Process| process.seat().aside_us.load(SeqCst);
+            let Some(process) = aside.filter(|process| when(process) < before).max_by_key(when) else { break };
+            before = when(&process);
+            let spare = process.held_pages().saturating_sub(left + process.seat().asked());
+            process.seat().ask(spare.min(missing));
+            missing -= spare.min(missing);
+        }
+        pages - missing
+    }
+
     /// How many ranks may compute at once, as things are.
     pub fn ranks_at_once(&self) -> u32 {
         match self.config().ranks_at_once {
@@ -288,8 +326,9 @@ impl Session {
         }
         let seats = self.used().iter().filter(|process| process.seat().stand() != Stand::Away);
         let (ranks, pages) = seats.fold((0, 0), |(n, pages), one| (n + 1, pages + one.managed_pages()));
-        // Not known yet, or not the ranks' doing.
-        let mean = (pages / u64::max(ranks, 1)).max(1);
+        // With the stage through which pages come and go, a quarter of what a rank holds. Nothing, where the ranks have
+        // not begun or others need the memory.
+        let mean = (pages / u64::max(ranks, 1) / 3 * 4).max(1);
         (total / mean).clamp(1, u64::from(u32::MAX)) as u32
     }
 }
@@ -315,6 +354,9 @@ impl Decision<'_> {
         let turns = self.session.turns();
         let seat = process.seat();
         seat.ticket.store(turns.tickets.fetch_add(1, SeqCst) + 1, SeqCst);
+        if seat.stand().holds() {
+            seat.aside_us.store(now_us, SeqCst);
+        }
         self.put(seat, stand);
         self.grant(now_us, wake);
     }
@@ -324,6 +366,7 @@ impl Decision<'_> {
         let Some(process) = self.session.process(me) else { return };
         if process.seat().stand().holds() {
             self.put(process.seat(), Stand::Blocked);
+            process.seat().aside_us.store(now_us, SeqCst);
         }
         self.grant(now_us, wake);
     }
@@ -438,6 +481,7 @@ impl Decision<'_> {
                 _ => false,
             };
             if unused && seat.change(word, Stand::Blocked) {
+                seat.aside_us.store(now_us, SeqCst);
                 self.session.turns().taken.add(1);
                 return true;
             }

@@ -3,7 +3,7 @@ program ring
   use mpi_f08
   implicit none
   integer :: rank, ranks, round, rounds, received, i
-  integer, parameter :: n = 2500000
+  integer, parameter :: n = 1250000
   double precision, allocatable :: x(:)
   double precision :: total, part
   character(len=16) :: word

@@ -3,7 +3,7 @@ program ring_old
   implicit none
   include 'mpif.h'
   integer :: rank, ranks, round, rounds, received, sent, i, error, status(MPI_STATUS_SIZE)
-  integer, parameter :: n = 2500000
+  integer, parameter :: n = 1250000
   double precision, allocatable :: x(:)
   double precision :: total, part, all
   character(len=16) :: word

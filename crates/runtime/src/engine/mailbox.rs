@@ -11,6 +11,7 @@ use ream_sys::memory::{self, Advice, Protection};
 
 /// What the pager is asked to do.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "inside", allow(dead_code, reason = "no ranks there"))]
 pub enum Command {
     /// Nothing.
     Nothing,
@@ -36,6 +37,12 @@ pub enum Command {
     Park,
     /// Bring the counters up to date.
     Report,
+    /// The rank's turn has ended.
+    Aside,
+    /// The rank's turn has begun.
+    Turn,
+    /// Forget what a range has in a store.
+    DropStored(Run),
     /// Have the program's rights, which have changed, and no others.
     Follow,
 }

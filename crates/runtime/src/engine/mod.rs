@@ -15,6 +15,8 @@ mod minute;
 mod pager;
 mod remote;
 mod setup;
+mod shares;
+mod switch;
 mod watch;
 mod wires;
 pub mod wishes;
@@ -384,6 +386,22 @@ pub fn unless_engaged<T>(work: impl FnOnce() -> T) -> Option<T> {
         let _regions = ENGINE.regions.lock();
         if engaged() { None } else { Some(work()) }
     })
+}
+
+/// This rank's turn has ended, or begun: its pager does what is to be done with its memory.
+#[cfg(not(feature = "inside"))]
+pub fn switch(begun: bool) {
+    if engaged() {
+        masked(|| ENGINE.mailbox.call(if begun { Command::Turn } else { Command::Aside }));
+    }
+}
+
+/// What a managed range has in the store is not needed any more; what it has in RAM stays.
+#[cfg(not(feature = "inside"))]
+pub fn drop_stored(run: Run) {
+    if run.pages > 0 && engaged() {
+        masked(|| ENGINE.mailbox.call(Command::DropStored(run)));
+    }
 }
 
 /// Whether memory is being paged.

@@ -6,11 +6,13 @@ use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
 use super::setup::{Inherited, machine, most_slots};
+use super::shares::{self, available, share};
+use super::switch::Switching;
 use super::{ENGINE, Phase, follow, fork, remote, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
-use ream_stats::{Ledger, Process, Session};
+use ream_stats::{Process, Session};
 use ream_sys::digest::Key;
 use ream_sys::file::Fd;
 use ream_sys::memory::{self, Advice, Protection};
@@ -32,12 +34,6 @@ const BRIEF: u64 = 1000;
 const OVERDRAFT: u64 = 256;
 /// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
 const PATIENCE: u64 = 500_000;
-/// Most pages that are left for newcomers.
-const SPARE: u64 = 1024;
-/// Least pages that a rank keeps while others compute, as far as its part allows.
-const ASIDE: u64 = 256;
-/// Pages that are enough to work with, beside what must stay.
-const LEAST: u64 = 16 * 1024;
 /// Exit status when the program had to be stopped.
 const STOPPED: i32 = 125;
 
@@ -169,6 +165,7 @@ pub(super) fn run() -> ! {
         company: Company::default(),
         minute: Minute::default(),
         overdrawn: false,
+        switching: Switching::default(),
     };
     loop {
         pager.turn();
@@ -188,6 +185,7 @@ struct Pager {
     minute: Minute,
     /// The user has been told that the budget does not hold.
     overdrawn: bool,
+    switching: Switching,
 }
 
 impl Pager {
@@ -201,12 +199,17 @@ impl Pager {
         if self.command.is_some() {
             self.go_on();
         }
+        let soon = self.switching.go_on(self.shard, self.last_look);
         let wait = match (more, self.command.is_some(), self.lonely()) {
             (true, _, _) => Wait::No,
             (false, true, _) => Wait::Micros(BRIEF),
             (false, false, _) if self.shard.waiting() > 0 => Wait::Micros(BRIEF),
             (false, false, true) => Wait::Micros(IDLE),
             (false, false, false) => Wait::Micros(HOUSEKEEPING),
+        };
+        let wait = match (soon, wait) {
+            (Some(soon), Wait::Micros(micros)) => Wait::Micros(micros.min(soon)),
+            (_, wait) => wait,
         };
         self.listen(wait);
         // Reads go out before anything is tidied up: the device works meanwhile. With nothing to tidy up, the next
@@ -237,7 +240,7 @@ impl Pager {
         if self.starving_since == 0 {
             self.starving_since = self.last_look;
         }
-        let fair = Part::of(session, entry, ledger.total_pages()).pages;
+        let fair = shares::fair(session, entry);
         let others = ledger.engaged() > 1 && entry.held_pages() < fair;
         if others && self.last_look - self.starving_since < PATIENCE {
             return false;
@@ -297,7 +300,7 @@ impl Pager {
     fn lonely(&self) -> bool {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return true };
         let total = session.ledger().total_pages();
-        entry.held_pages() + SPARE >= total && !self.shard.is_frozen()
+        entry.held_pages() + shares::SPARE >= total && !self.shard.is_frozen()
     }
 
     /// A fault outside managed memory: the doorbell, or a page that is registered but not managed.
@@ -372,6 +375,18 @@ impl Pager {
                 report(shard);
                 Progress::Done
             }
+            Command::Aside => {
+                self.switching.aside(shard, process::now_us());
+                Progress::Done
+            }
+            Command::Turn => {
+                self.switching.turn(shard, process::now_us());
+                Progress::Done
+            }
+            Command::DropStored(run) => {
+                shard.drop_stored(run);
+                Progress::Done
+            }
             Command::Follow => match follow::follow(shard.machine_mut()) {
                 true => Progress::Done,
                 false => Progress::Again,
@@ -409,7 +424,7 @@ impl Pager {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         share(self.shard, session, entry);
         self.complain_of_waiting(session, entry);
-        let missing = least(self.shard, session).saturating_sub(self.shard.limit());
+        let missing = shares::least(self.shard, session).saturating_sub(self.shard.limit());
         if missing > 0 {
             self.overdraw(missing);
         }
@@ -435,81 +450,6 @@ impl Pager {
             None => warn(format_args!(
                 "over half of the last minute was spent waiting for pages; more memory than {total} MiB would help"
             )),
-        }
-    }
-}
-
-/// Least that the process can work with when much must stay: that, and a quarter of its part of the budget for the rest.
-fn least(shard: &Shard<LinuxMachine>, session: &Session) -> u64 {
-    let part = session.ledger().total_pages() / (session.ledger().engaged() as u64).max(1);
-    if shard.fixed() < part / 2 {
-        return 0;
-    }
-    shard.fixed() + (part / 4).min(LEAST)
-}
-
-/// Pages of the ledger that a process holding so many may take: a little is left for processes that come to page
-/// something later, so that they need not wait for others to give some up.
-fn available(ledger: &Ledger, held: u64) -> u64 {
-    let spare = (ledger.total_pages() / 64).min(SPARE);
-    let free = ledger.free_pages().max(0) as u64;
-    free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
-}
-
-/// A process's part of what there is, and among how many that is divided.
-struct Part {
-    pages: u64,
-    among: u64,
-}
-
-impl Part {
-    /// Of `total` pages: each process that is paged has as much, except that ranks whose turn it is not leave the others
-    /// all but a little, which they need for messages that arrive.
-    fn of(session: &Session, entry: &Process, total: u64) -> Part {
-        let engaged = u64::from(session.ledger().engaged()).max(1);
-        if session.turns().given.get() == 0 {
-            return Part { pages: total / engaged, among: engaged };
-        }
-        let aside = session.used().iter().filter(|other| other.engaged() && other.seat().aside()).count() as u64;
-        let left = (total / 8 / engaged).clamp(ASIDE.min(total / engaged), ASIDE * 16);
-        match engaged.saturating_sub(aside) {
-            0 => Part { pages: total / engaged, among: engaged },
-            _ if entry.seat().aside() => Part { pages: left, among: engaged },
-            running => Part { pages: total.saturating_sub(left * aside) / running, among: running },
-        }
-    }
-}
-
-/// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
-/// part.
-fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
-    let ledger = session.ledger();
-    let held = entry.held_pages();
-    let overdrawn = ledger.free_pages().min(0).unsigned_abs();
-    let mut total = ledger.total_pages();
-    if overdrawn > 0 {
-        // What those have that are not paged yet cannot be had, whatever their part is.
-        let others = session.used().iter().filter(|other| !other.engaged());
-        total = total.saturating_sub(others.map(Process::held_pages).sum());
-    }
-    let Part { pages: fair, among } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
-    let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
-    if held > fair && (overdrawn > 0 || ledger.starving() > 0) {
-        // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
-        let step = overdrawn.max(held / 8).max(256).min(held - fair);
-        let limit = shard.limit().min(held - step).max(least(shard, session).min(held));
-        shard.set_limit(limit);
-        entry.give_back(ledger, held.saturating_sub(shard.used().max(limit)));
-        entry.set_starving(ledger, false);
-    } else if pressed && available(ledger, held) > 0 {
-        let free = available(ledger, held);
-        entry.acquire(ledger, free.div_ceil(among).max(64).min(free));
-        shard.set_limit(entry.held_pages());
-        entry.set_starving(ledger, false);
-    } else {
-        entry.set_starving(ledger, pressed && held < fair);
-        if shard.limit() != held {
-            shard.set_limit(held);
         }
     }
 }

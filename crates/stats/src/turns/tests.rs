@@ -170,10 +170,15 @@ fn where_nothing_happens_one_more_computes() {
 fn as_many_as_fit() {
     let (shared, all) = Shared::with_ranks(0, Next::Vrss, 4);
     assert_eq!(shared.session.ranks_at_once(), u32::MAX);
-    for me in &all {
-        shared.session.process(*me).unwrap().change_managed(shared.session.ledger(), 400);
-    }
-    assert_eq!(shared.session.ranks_at_once(), 2);
+    let grow = |by| {
+        for me in &all {
+            shared.session.process(*me).unwrap().change_managed(shared.session.ledger(), by);
+        }
+        shared.session.ranks_at_once()
+    };
+    assert_eq!(grow(250), u32::MAX);
+    // With a third more each.
+    assert_eq!(grow(80), 2);
     shared.session.process(all[0]).unwrap().change_managed(shared.session.ledger(), 4000);
     assert_eq!(shared.session.ranks_at_once(), 1);
 }

@@ -1,0 +1,107 @@
+/* ream-bench-mpi-* PROGRAM MIB ROUNDS: runs one of the programs with so many MiB of data a rank, and prints the seconds from
+ * when all ranks have made their data until all have done their rounds, and a digest of the result. */
+#define _POSIX_C_SOURCE 200809L
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USAGE 125
+#define NO_MEMORY 124
+
+int rank, ranks;
+static double begun;
+
+void begin(void)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	begun = MPI_Wtime();
+}
+
+void *memory(size_t count, size_t size)
+{
+	void *result = calloc(count, size);
+
+	if (!result) {
+		fprintf(stderr, "ream-bench-mpi: no memory for %zu times %zu bytes\n", count, size);
+		MPI_Abort(MPI_COMM_WORLD, NO_MEMORY);
+		exit(NO_MEMORY);
+	}
+	return result;
+}
+
+uint64_t next(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+double unit(uint64_t *state)
+{
+	return (double)(next(state) >> 11) / 9007199254740992.0;
+}
+
+uint64_t digest(uint64_t before, const void *data, size_t bytes)
+{
+	const unsigned char *at = data;
+	uint64_t word;
+
+	for (; bytes >= sizeof(word); at += sizeof(word), bytes -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		before = (before ^ word) * 0x100000001b3u;
+		before ^= before >> 29;
+	}
+	for (; bytes; at++, bytes--)
+		before = (before ^ *at) * 0x100000001b3u;
+	return before;
+}
+
+uint64_t digest_of_all(uint64_t own)
+{
+	uint64_t *all = memory((size_t)ranks, sizeof(own)), result;
+
+	MPI_Allgather(&own, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+	result = digest(1469598103934665603u, all, (size_t)ranks * sizeof(own));
+	free(all);
+	return result;
+}
+
+static const struct {
+	const char *name;
+	program *run;
+} programs[] = {
+	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp }, { "pair", pair },
+	{ "cells-read", cells_read }, { "cells-write", cells_write }, { "cells-both", cells_both },
+};
+
+int main(int argc, char **argv)
+{
+	size_t mebibytes = argc == 4 ? strtoul(argv[2], NULL, 10) : 0;
+	int rounds = argc == 4 ? atoi(argv[3]) : 0;
+	program *run = NULL;
+
+	for (size_t i = 0; argc == 4 && i < sizeof(programs) / sizeof(*programs); i++)
+		if (!strcmp(argv[1], programs[i].name))
+			run = programs[i].run;
+	if (!run || mebibytes < 1 || rounds < 1) {
+		fprintf(stderr, "usage: ream-bench-mpi pagerank|kmeans|sgd|mttkrp|pair|cells-read|cells-write|cells-both MIB ROUNDS\n");
+		return USAGE;
+	}
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	uint64_t result = run(mebibytes << 20, rounds);
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	double seconds = MPI_Wtime() - begun;
+
+	result = digest_of_all(result);
+	if (rank == 0)
+		printf("%.6f %016llx\n", seconds, (unsigned long long)result);
+	MPI_Finalize();
+	return fflush(stdout) ? 1 : 0;
+}

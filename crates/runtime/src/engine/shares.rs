@@ -1,0 +1,129 @@
+//! What each process may hold of the session's budget: an equal part, except that ranks whose turn it is not leave it to
+//! those that compute.
+
+use ream_pager::Shard;
+use ream_stats::{Ledger, Process, Session, Stand};
+use ream_sys::LinuxMachine;
+
+/// Most pages that are left for newcomers.
+pub(super) const SPARE: u64 = 1024;
+/// Least pages that a rank keeps while others compute, as far as its part allows.
+const ASIDE: u64 = 256;
+/// Pages that are enough to work with, beside what must stay.
+const LEAST: u64 = 16 * 1024;
+
+/// What the process may hold.
+pub(super) fn fair(session: &Session, entry: &Process) -> u64 {
+    Part::of(session, entry, session.ledger().total_pages()).pages
+}
+
+/// What a rank keeps while others compute.
+pub(super) fn left(session: &Session) -> u64 {
+    let (total, engaged) = (session.ledger().total_pages(), u64::from(session.ledger().engaged()).max(1));
+    (total / 8 / engaged).clamp(ASIDE.min(total / engaged), ASIDE * 16)
+}
+
+/// Least that the process can work with when much must stay: that, and a quarter of its part of the budget for the rest.
+pub(super) fn least(shard: &Shard<LinuxMachine>, session: &Session) -> u64 {
+    let part = session.ledger().total_pages() / (session.ledger().engaged() as u64).max(1);
+    if shard.fixed() < part / 2 {
+        return 0;
+    }
+    shard.fixed() + (part / 4).min(LEAST)
+}
+
+/// Pages of the ledger that a process holding so many may take: a little is left for processes that come to page
+/// something later, so that they need not wait for others to give some up.
+pub(super) fn available(ledger: &Ledger, held: u64) -> u64 {
+    let spare = (ledger.total_pages() / 64).min(SPARE);
+    let free = ledger.free_pages().max(0) as u64;
+    free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
+}
+
+/// A process's part of what there is, and among how many that is divided.
+struct Part {
+    pages: u64,
+    among: u64,
+    /// Somebody computes, and asks for what it needs.
+    asked_for: bool,
+}
+
+impl Part {
+    /// Of `total` pages: each process that is paged has as much, except that ranks whose turn it is not leave the others
+    /// all but a little, which they need for messages that arrive. While nobody computes, all have as much: they exchange
+    /// messages.
+    fn of(session: &Session, entry: &Process, total: u64) -> Part {
+        let engaged = u64::from(session.ledger().engaged()).max(1);
+        let equal = Part { pages: total / engaged, among: engaged, asked_for: false };
+        if session.turns().given.get() == 0 {
+            return equal;
+        }
+        let (mut aside, mut computing) = (0, false);
+        for seat in session.used().iter().filter(|other| other.engaged()).map(Process::seat) {
+            aside += u64::from(seat.aside());
+            computing |= matches!(seat.stand(), Stand::Running | Stand::Away);
+        }
+        match engaged.saturating_sub(aside) {
+            0 => equal,
+            _ if !computing => equal,
+            _ if entry.seat().aside() => Part { pages: left(session), among: engaged, asked_for: true },
+            running => {
+                Part { pages: total.saturating_sub(left(session) * aside) / running, among: running, asked_for: true }
+            }
+        }
+    }
+}
+
+/// A rank whose turn it is not gives up what it was asked for, as it becomes free.
+fn give_up(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, asked: u64) {
+    let (held, seat) = (entry.held_pages(), entry.seat());
+    let floor = left(session).max(least(shard, session)).min(held);
+    let limit = held.saturating_sub(asked).max(floor);
+    shard.set_limit(limit);
+    let given = entry.give_back(session.ledger(), held.saturating_sub(shard.used().max(limit)));
+    seat.answered(if limit == floor && held - given <= floor { u64::MAX } else { given });
+    entry.set_starving(session.ledger(), false);
+}
+
+/// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
+/// part.
+pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
+    let ledger = session.ledger();
+    let held = entry.held_pages();
+    let aside = entry.seat().aside();
+    match entry.seat().asked() {
+        0 => {}
+        asked if aside => return give_up(shard, session, entry, asked),
+        // Its turn has come again.
+        _ => entry.seat().answered(u64::MAX),
+    }
+    let overdrawn = ledger.free_pages().min(0).unsigned_abs();
+    let mut total = ledger.total_pages();
+    if overdrawn > 0 {
+        // What those have that are not paged yet cannot be had, whatever their part is.
+        let others = session.used().iter().filter(|other| !other.engaged());
+        total = total.saturating_sub(others.map(Process::held_pages).sum());
+    }
+    let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
+    let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+    if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
+        // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
+        let step = overdrawn.max(held / 8).max(256).min(held - fair);
+        let limit = shard.limit().min(held - step).max(least(shard, session).min(held));
+        shard.set_limit(limit);
+        entry.give_back(ledger, held.saturating_sub(shard.used().max(limit)));
+        entry.set_starving(ledger, false);
+    } else if pressed && available(ledger, held) > 0 && !(aside && held >= fair && ledger.starving() > 0) {
+        let free = available(ledger, held);
+        // A rank whose turn it is takes its part at once.
+        let part = if entry.seat().stand().holds() { fair.saturating_sub(held).min(free) } else { 0 };
+        entry.acquire(ledger, free.div_ceil(among).max(64).min(free).max(part));
+        shard.set_limit(entry.held_pages());
+        entry.set_starving(ledger, false);
+    } else {
+        entry.set_starving(ledger, pressed && held < fair);
+        if shard.limit() != held {
+            shard.set_limit(held);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the pager of a rank does when its turn ends and when it begins: room given up at once or when it is asked for, what
+//! was there brought back at once or when it is touched; and which of these costs less.
+
+use super::ENGINE;
+use super::shares::{fair, left, share};
+use ream_pager::Shard;
+use ream_stats::{Process, Session, Stand, Switch};
+use ream_sys::{LinuxMachine, process};
+
+/// After its turn has ended a rank is the first to be asked for room: it looks every so many microseconds, for so long.
+const SOON: u64 = 500;
+const AWAKE: u64 = 50_000;
+/// How often it looks later.
+const LATER: u64 = 4_000;
+/// Microseconds until what was asked for and has not come is asked for again.
+const PATIENCE: u64 = 20_000;
+/// Pages that are worth being brought back at once.
+const WORTH: u64 = 64;
+/// Turns until the way that seemed to cost more is tried again.
+const AGAIN: u32 = 16;
+
+/// What a rank's turns cost, by one of the two ways: waiting for each second of computing, in thousandths.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    known: bool,
+    value: u64,
+}
+
+impl Cost {
+    fn note(&mut self, value: u64) {
+        self.value = if self.known { (self.value + value) / 2 } else { value };
+        self.known = true;
+    }
+}
+
+/// Turns of this rank.
+#[derive(Default)]
+pub(super) struct Switching {
+    turns: u32,
+    /// Waiting and computing, in nanoseconds, as they were when the turn began.
+    waited: u64,
+    ran: u64,
+    /// Whether what was there comes back at once in this turn, and whether there was anything.
+    at_once: bool,
+    counts: bool,
+    /// By way: when touched, at once.
+    costs: [Cost; 2],
+    /// Whether room was given up at once when the last turn ended, and of how many thousandths it is good to.
+    gave: bool,
+    needed: Cost,
+    /// When the last turn ended, while it is nobody's.
+    aside_us: Option<u64>,
+    asked_us: u64,
+    /// Faults as of the last look at them, and when that was.
+    faults: u64,
+    looked_us: u64,
+}
+
+fn ran_ns() -> u64 {
+    process::process_time_ns().saturating_sub(process::thread_time_ns())
+}
+
+impl Switching {
+    /// The rank's turn has ended.
+    pub(super) fn aside(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) {
+        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
+        self.learn(entry);
+        let noted = shard.note_resident();
+        self.aside_us = Some(now);
+        let room = entry.held_pages().saturating_sub(left(session));
+        self.gave = match session.config().on_block() {
+            Switch::Lazy => false,
+            Switch::Aggressive => true,
+            Switch::Auto => !self.needed.known || self.needed.value > 250,
+        } && noted > 0;
+        if self.gave {
+            entry.seat().ask(room.saturating_sub(entry.seat().asked()));
+            share(shard, session, entry);
+        }
+    }
+
+    /// What the turn that ends has cost.
+    fn learn(&mut self, entry: &Process) {
+        if !core::mem::take(&mut self.counts) {
+            return;
+        }
+        let waited = entry.counters.waited_ns.get().saturating_sub(self.waited);
+        let ran = ran_ns().saturating_sub(self.ran).max(1);
+        if let Some(cost) = self.costs.get_mut(usize::from(self.at_once)) {
+            cost.note((waited / (ran / 1000).max(1)).min(1 << 32));
+        }
+    }
+
+    /// The way that costs less, and now and then the other one.
+    fn choose(&self) -> bool {
+        let [touched, at_once] = self.costs;
+        match (touched.known, at_once.known) {
+            (false, _) => false,
+            // Where threads hardly wait there is nothing to be gained.
+            (true, false) => touched.value >= 100,
+            (true, true) => {
+                let best = at_once.value <= touched.value;
+                let (other, own) = if best { (touched, at_once) } else { (at_once, touched) };
+                best != (self.turns % AGAIN == 0 && other.value < own.value.saturating_mul(2))
+            }
+        }
+    }
+
+    /// The rank's turn has begun.
+    pub(super) fn turn(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) {
+        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
+        self.aside_us = None;
+        self.turns = self.turns.wrapping_add(1);
+        let noted = shard.noted();
+        if noted > 0 {
+            let (free, gone) = (session.ledger().free_pages().max(0) as u64, noted.saturating_sub(shard.used()));
+            let needed = if self.gave { u64::from(free < noted / 2) * 1000 } else { gone * 1000 / noted };
+            self.needed.note(needed);
+        }
+        self.counts = noted >= WORTH && noted.saturating_sub(shard.used()) > noted / 4;
+        self.at_once = self.counts
+            && match session.config().on_run() {
+                Switch::Lazy => false,
+                Switch::Aggressive => true,
+                Switch::Auto => self.choose(),
+            };
+        (self.waited, self.ran) = (entry.counters.waited_ns.get(), ran_ns());
+        self.asked_us = 0;
+        if self.at_once {
+            shard.begin_bringing();
+        }
+        self.hunger(shard, session, entry, now);
+    }
+
+    /// Takes room that is free, and asks those for more whose turn it is not. Returns whether more is wanted.
+    fn hunger(&mut self, shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, now: u64) -> bool {
+        share(shard, session, entry);
+        let (held, fair) = (entry.held_pages(), fair(session, entry));
+        let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+        if held >= fair || !(pressed || shard.bringing()) {
+            return false;
+        }
+        // With the stage that pages come and go through.
+        let want = if self.at_once { shard.noted() + shard.noted() / 3 } else { 0 };
+        let want = want.max(held + held / 2).max(held + 1024).min(fair);
+        if want > held && now.saturating_sub(self.asked_us) >= PATIENCE {
+            self.asked_us = now;
+            session.ask(want - held, left(session));
+        }
+        true
+    }
+
+    /// In each turn of the pager: goes on with what a switch has begun. Returns how long the pager may sleep at most, in
+    /// microseconds, where there is something to look at.
+    pub(super) fn go_on(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) -> Option<u64> {
+        let (session, entry) = ENGINE.session().zip(ENGINE.entry())?;
+        match entry.seat().stand() {
+            Stand::Away => None,
+            Stand::Running | Stand::Calling | Stand::Idle => {
+                // Faults that are served at once, by pages that were about to leave, show a lack of room as well: a rank
+                // that asked for more only where they waited went on with too little for ever, and nobody else gave any.
+                // No more often than shares are looked at anyway.
+                let faults = entry.counters.faults.get();
+                let faulted = faults != self.faults && now.saturating_sub(self.looked_us) >= PATIENCE;
+                if faulted {
+                    (self.faults, self.looked_us) = (faults, now);
+                }
+                let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+                let lacks = shard.bringing() || pressed && (faulted || shard.waiting() > 0);
+                let hungry = lacks && self.hunger(shard, session, entry, now);
+                hungry.then_some(SOON)
+            }
+            Stand::Blocked | Stand::Waiting | Stand::Polite => {
+                if entry.seat().asked() > 0 {
+                    share(shard, session, entry);
+                    return Some(SOON);
+                }
+                let ended = self.aside_us?;
+                Some(if now.saturating_sub(ended) < AWAKE { SOON } else { LATER })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(touched: u64, at_once: u64, turns: u32) -> Switching {
+        let cost = |value| Cost { known: true, value };
+        Switching { turns, costs: [cost(touched), cost(at_once)], ..Switching::default() }
+    }
+
+    #[test]
+    fn the_way_that_costs_less_is_taken_and_the_other_one_tried_again() {
+        let mut new = Switching::default();
+        assert!(!new.choose());
+        new.costs[0].note(50);
+        assert!(!new.choose());
+        new.costs[0].note(900);
+        assert!(new.choose());
+        assert!(known(900, 300, 5).choose() && !known(300, 900, 5).choose());
+        assert!(!known(500, 300, AGAIN).choose() && known(900, 300, AGAIN).choose());
+    }
+}
