@@ -13,14 +13,14 @@ _ream() {
         # The program begins after its options: from there on its own completions are used.
         case "$word" in
         --) ((index++)) ;;
-        --bloat | --clients | --drain | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --pager-cpus | --pages | --quota | --ranks-at-once | --replicas | --runs | --seconds | --server | --servers | --spill | --stdin | --store | --store-deadline | --store-limit | --swap-protocol | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
+        --bloat | --clients | --drain | --drop-received | --engine | --fetch | --group | --hugetlb | --hugetlb-1g | --io | --key | --listen | --log | --memlock | --memory | --metrics | --next | --on-block | --on-run | --pager-cpus | --pages | --quota | --ranks-at-once | --replicas | --runs | --seconds | --server | --servers | --spill | --stdin | --store | --store-deadline | --store-limit | --swap-protocol | --threshold | --with | -m | -s) ((index++)); [[ ${COMP_WORDS[index]} != = ]] || ((index++)); continue ;;
         = | -*) [[ ${COMP_WORDS[index + 1]} != = ]] || ((index += 2)); continue ;;
         esac
         declare -F _command_offset >/dev/null && _command_offset "$index"
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --encrypt --replicas --spill --store-deadline --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --pager-cpus --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --encrypt --replicas --spill --store-deadline --swap-protocol --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --on-block --on-run --drop-received --pager-cpus --help -h" words="" ;;
         doctor) options="--store -s --replicas --spill --key --servers --insecure --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;
