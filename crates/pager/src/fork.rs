@@ -10,6 +10,7 @@ impl<M: Machine> Shard<M> {
     /// input and output. Call again after each batch of events until it is done; from then on until
     /// [`Shard::go_on`] nothing is evicted, and between calls only faults change anything.
     pub fn prepare_fork(&mut self, target: u64) -> Progress {
+        self.preparing = true;
         if !self.quiet {
             if self.used > target && self.fatal.is_none() && self.store_full.is_none() && self.evictable() {
                 let limit = self.limit;
@@ -160,6 +161,7 @@ impl<M: Machine> Shard<M> {
     pub fn go_on(&mut self) {
         self.quiet = false;
         self.settling = false;
+        self.preparing = false;
         self.unshared = Run { start: Page(0), pages: 0 };
     }
 
@@ -184,6 +186,7 @@ impl<M: Machine> Shard<M> {
         self.failures = 0;
         self.quiet = false;
         self.settling = false;
+        self.preparing = false;
         self.unsharing = None;
         self.errands = Default::default();
         self.unshared = Run { start: Page(0), pages: 0 };

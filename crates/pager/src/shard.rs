@@ -161,6 +161,8 @@ pub struct Shard<M: Machine> {
     pub(crate) unsharing: Option<(u32, Run)>,
     /// Whether a fork is being prepared, so that the helper gets no errand any more.
     pub(crate) settling: bool,
+    /// Whether a fork is being prepared, from its beginning on.
+    pub(crate) preparing: bool,
     pub(crate) unshared: Run,
     pub(crate) fatal: Option<Fatal>,
     pub(crate) counters: &'static Counters,
@@ -234,6 +236,7 @@ impl<M: Machine> Shard<M> {
             started: false,
             unsharing: None,
             settling: false,
+            preparing: false,
             unshared: Run { start: Page(0), pages: 0 },
             fatal: None,
             counters,

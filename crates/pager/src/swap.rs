@@ -22,7 +22,7 @@ impl<M: Machine> Shard<M> {
     fn has_turn(&self, others: u32) -> bool {
         let apart = self.swap.page_out == PageOut::Overlapped || others == 0;
         let few = self.swap.in_flight == 0 || self.reading + self.writing < self.swap.in_flight;
-        apart && few || self.quiet || self.settling
+        apart && few || self.preparing
     }
 
     /// Whether pages may be asked for that nobody waits for.

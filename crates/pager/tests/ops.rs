@@ -303,3 +303,10 @@ fn what_a_child_reads_is_not_overwritten() {
         play(seed, &ops);
     }
 }
+
+/// With one request under way at a time, as many threads as fault keep the pager from evicting.
+#[test]
+fn a_fork_is_ready_under_a_protocol_of_one_request() {
+    let both = [Op::Map(0, 2116), Op::Rough(3), Op::Walk(0, 1823, 667, -1, true), Op::MapShared(2, 2599, 318)];
+    play(4_294_967_321, &[&both[..], &[Op::Walk(0, 1807, 488, 129, false), Op::Fork(false)]].concat());
+}
