@@ -342,9 +342,26 @@ mod tests {
         }
     }
 
-    /// All in one: there is one handler for the whole process.
+    /// In a process of its own, since all its threads are stopped, and calls that other tests make would end early.
     #[test]
     fn threads_stand_still_and_go_on() {
+        const ALONE: &str = "REAM_TEST_SUSPEND";
+        if std::env::var_os(ALONE).is_some() {
+            return stop_and_go();
+        }
+        let name = "suspend::tests::threads_stand_still_and_go_on";
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let outcome = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let said = std::string::String::from_utf8_lossy(&outcome.stdout);
+        assert!(
+            outcome.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            std::string::String::from_utf8_lossy(&outcome.stderr)
+        );
+    }
+
+    /// All in one: there is one handler for the whole process.
+    fn stop_and_go() {
         let (restorer, flag) = restorer();
         let handler = own as *const () as usize;
         action(Some(&Action { handler, flags: flag, restorer, mask: 0 })).unwrap();

@@ -581,3 +581,6 @@ impl Zip {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
