@@ -1,6 +1,8 @@
 # The front door: build, try, check, bench, install. "make help" lists the targets.
 
 CARGO ?= cargo
+# Tests send signals, and whoever starts make in the background may have left some of them ignored.
+unignored := env --default-signal
 PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
@@ -114,12 +116,12 @@ lint:
 	$(CARGO) clippy --package ream-inside --all-targets -- --deny warnings
 
 test:
-	$(CARGO) test --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-inside --exclude ream-tests
-	$(CARGO) test --package ream-runtime
-	$(CARGO) test --package ream-calls
+	$(unignored) $(CARGO) test --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-inside --exclude ream-tests
+	$(unignored) $(CARGO) test --package ream-runtime
+	$(unignored) $(CARGO) test --package ream-calls
 
 blackbox:
-	$(CARGO) test --package ream-tests --no-fail-fast
+	$(unignored) $(CARGO) test --package ream-tests --no-fail-fast
 
 scripts:
 	shellcheck $(scripts)
