@@ -39,6 +39,12 @@ fn what_the_kernel_refuses_costs_nothing() {
     Case::new("c/refused.c", &["96"], 32).compare();
 }
 
+/// Beyond what the pager's tables reach, on machines that have such addresses (`tests/kernels.sh`'s do).
+#[test]
+fn memory_at_addresses_of_fifty_bits() {
+    Case::new("c/high.c", &["96"], 160).compare();
+}
+
 /// Wires, while nothing is paged yet, must not show in what mremap does.
 #[test]
 fn mappings_grow_before_paging_starts_and_after() {

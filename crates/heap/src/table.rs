@@ -1,13 +1,15 @@
-//! Which large block begins at an address: a table by 2 MiB block number, two levels over 47 bits of address space.
+//! Which large block begins at an address: a table by 2 MiB block number, two levels over the address space that can be managed.
 //! Lookups, insertions and removals take no lock; second-level tables are mapped on demand and kept.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use ream_page::{BLOCK_BYTES, PAGE_BYTES};
+use ream_page::{ADDRESS_BITS, BLOCK_BYTES, PAGE_BYTES};
 use ream_sys::memory::{self, Protection};
 
 const ENTRIES: usize = 1 << 13;
 const ENTRIES_MASK: usize = ENTRIES - 1;
+/// Second-level tables.
+const LEAVES: usize = (1 << ADDRESS_BITS) / BLOCK_BYTES / ENTRIES;
 
 /// Bit of a length that says that the block is a plain one. Lengths are whole pages.
 const PLAIN: usize = 1;
@@ -18,14 +20,14 @@ struct Leaf {
     lengths: [AtomicU64; ENTRIES],
 }
 
-/// Lengths of blocks by their address, which is a multiple of 2 MiB below 2^47.
+/// Lengths of blocks by their address, which is a multiple of 2 MiB.
 pub(crate) struct Table {
-    leaves: [AtomicPtr<Leaf>; ENTRIES],
+    leaves: [AtomicPtr<Leaf>; LEAVES],
 }
 
 impl Table {
     pub(crate) const fn new() -> Table {
-        Table { leaves: [const { AtomicPtr::new(null_mut()) }; ENTRIES] }
+        Table { leaves: [const { AtomicPtr::new(null_mut()) }; LEAVES] }
     }
 
     fn slot(&self, address: usize) -> Option<&AtomicU64> {
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn entries_at_both_ends_of_the_address_space() {
         let table = Table::new();
-        let last = (1 << 47) - BLOCK_BYTES;
+        let last = (1 << ADDRESS_BITS) - BLOCK_BYTES;
         for address in [0, BLOCK_BYTES, 0x7f00_0020_0000, last] {
             assert_eq!(table.get(address), None);
             assert!(table.set(address, address / 2 + 4096, address == BLOCK_BYTES));
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(table.take(BLOCK_BYTES), Some((BLOCK_BYTES / 2 + 4096, true)));
         assert_eq!(table.take(BLOCK_BYTES), None);
         assert_eq!(table.get(0), Some(4096));
-        assert!(!table.set(1 << 47, 4096, false));
+        assert!(!table.set(1 << ADDRESS_BITS, 4096, false));
         assert_eq!(table.get(usize::MAX), None);
     }
 

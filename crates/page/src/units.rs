@@ -6,6 +6,9 @@ pub const PAGE_BYTES: usize = 4096;
 pub const BLOCK_PAGES: u32 = 512;
 /// Bytes of a block, the unit of large-page mapping.
 pub const BLOCK_BYTES: usize = PAGE_BYTES * BLOCK_PAGES as usize;
+/// Bits of the addresses of memory that can be managed. With page tables of five levels (x86-64) or addresses of 52 bits
+/// (aarch64) there is more, for programs that ask for it by address; such memory is left to the kernel.
+pub const ADDRESS_BITS: u32 = 48;
 
 /// A page of the program's address space: its address divided by 4096.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

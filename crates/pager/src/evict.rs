@@ -482,6 +482,7 @@ impl<M: Machine> Shard<M> {
                 self.enqueue(page, pages - done, hot);
                 return moved_all;
             };
+            self.note_nodes(page, frame, want);
             let outcome = self.machine.move_out(page, frame, want);
             let moved = outcome.pages;
             if huge {

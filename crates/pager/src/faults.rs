@@ -72,6 +72,7 @@ impl<M: Machine> Shard<M> {
     fn fill(&mut self, page: Page, write: bool, thread: u32) {
         let plan = self.touches.fault(page.0);
         let block = page.block();
+        self.turn_to_block(block, thread);
         if plan.demand.1 == BLOCK_PAGES && self.free_pages() > BLOCK_PAGES as u64 + 64 {
             let run = self.run_of(page, plan.demand, |state| state == State::Zero);
             if run.1 == BLOCK_PAGES {
@@ -80,6 +81,7 @@ impl<M: Machine> Shard<M> {
                     if self.machine.zero_frames(frame, BLOCK_PAGES) {
                         self.machine.drop_table(block);
                         self.install_and_wake((frame, block.first(), BLOCK_PAGES));
+                        self.settle_node(block);
                     } else {
                         self.free_frames(frame, BLOCK_PAGES);
                         self.postpone(page, write, thread);
@@ -109,6 +111,7 @@ impl<M: Machine> Shard<M> {
         }
         self.counters.zero_fills.add_alone(run.1 as u64);
         self.install_and_wake((frame, run.0, run.1));
+        self.settle_node(block);
     }
 
     /// The longest run around `page`, inside `extent` and the page's block, whose states all pass.
@@ -345,6 +348,7 @@ impl<M: Machine> Shard<M> {
     /// pieces as it has in its stores, into frames side by side, so that it can be installed as one.
     pub(crate) fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
         let run = Run { start, pages: pages as u64 };
+        self.turn_to_block(start.block(), 0);
         let whole = pages == BLOCK_PAGES
             && self.piece_length(start, pages) == pages
             && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
@@ -416,6 +420,7 @@ impl<M: Machine> Shard<M> {
         let word = self.table.word(page);
         let Some(frame) = word.frame() else { return };
         let Some((slot, _)) = self.frames.info(frame).slot() else { return };
+        self.turn_to_frame(frame);
         match self.machine.copy_in(frame, page) {
             Copied::Done => {
                 self.counters.rescues.add_alone(1);

@@ -72,7 +72,7 @@ impl<M: Machine> Shard<M> {
     }
 
     fn empty_free_frames(&mut self) -> bool {
-        if let Some(frame) = self.frames.take_huge_full() {
+        if let Some(frame) = self.frames.take_any_huge_full() {
             self.machine.empty_frames(frame, ream_page::BLOCK_PAGES);
             self.frames.put_huge_hole(frame);
             self.used -= ream_page::BLOCK_PAGES as u64;
@@ -178,6 +178,7 @@ impl<M: Machine> Shard<M> {
         core::mem::forget(core::mem::replace(&mut self.machine, machine));
         self.slots = ream_store::Slots::new(slots)?;
         self.frames.reset(self.machine.frames());
+        self.node = u8::MAX;
         self.reset_tags();
         self.clear_pending();
         self.back.forget();

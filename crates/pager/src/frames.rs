@@ -1,12 +1,11 @@
-//! The staging area's places: which are free, populated or empty, kept as power-of-two runs so that extents find
-//! contiguous room; and what a place in use holds.
+//! The staging area's places: which are free, populated or empty; on which NUMA node the memory of populated ones lies;
+//! and what a place in use holds.
 
+use crate::buddy::Buddy;
 use ream_page::{BLOCK_PAGES, Frame, Page, Slot, StoreId};
-use ream_sys::Errno;
 use ream_sys::memory::MapSlice;
+use ream_sys::{Errno, NODES};
 
-const ORDERS: usize = 10;
-const NIL: u32 = u32::MAX;
 /// Runs of holes up to this length are taken side by side.
 const SHORT: u32 = 32;
 /// Holes that are set apart for them at a time.
@@ -126,147 +125,77 @@ pub struct Fill {
 // SAFETY: needed to keep the table in zeroed mapped memory; all-zero bytes are a valid Fill.
 unsafe impl ream_sys::memory::Zeroable for Fill {}
 
-/// A buddy allocator over places; knows nothing of what they hold.
-struct Buddy {
-    next: MapSlice<u32>,
-    previous: MapSlice<u32>,
-    /// Order + 1 of the free run that starts at a place; 0 when none does.
-    free: MapSlice<u8>,
-    heads: [u32; ORDERS],
-    count: u64,
+/// A stack of blocks of the huge area.
+struct Stack {
+    places: MapSlice<u32>,
+    len: usize,
 }
 
-impl Buddy {
-    fn new(places: usize) -> Result<Buddy, Errno> {
-        Ok(Buddy {
-            next: MapSlice::new(places)?,
-            previous: MapSlice::new(places)?,
-            free: MapSlice::new(places)?,
-            heads: [NIL; ORDERS],
-            count: 0,
-        })
+impl Stack {
+    fn new(blocks: usize) -> Result<Stack, Errno> {
+        Ok(Stack { places: MapSlice::new(blocks)?, len: 0 })
     }
 
-    fn link(&mut self, start: u32, order: usize) {
-        let Some(head) = self.heads.get_mut(order) else { return };
-        let old = core::mem::replace(head, start);
-        if let (Some(next), Some(previous), Some(free)) = (
-            self.next.get_mut(start as usize),
-            self.previous.get_mut(start as usize),
-            self.free.get_mut(start as usize),
-        ) {
-            *next = old;
-            *previous = NIL;
-            *free = order as u8 + 1;
-        }
-        if let Some(previous) = self.previous.get_mut(old as usize) {
-            *previous = start;
+    fn push(&mut self, frame: Frame) {
+        if let Some(place) = self.places.get_mut(self.len) {
+            *place = frame.0;
+            self.len += 1;
         }
     }
 
-    fn unlink(&mut self, start: u32, order: usize) {
-        let next = self.next.get(start as usize).copied().unwrap_or(NIL);
-        let previous = self.previous.get(start as usize).copied().unwrap_or(NIL);
-        match self.next.get_mut(previous as usize) {
-            Some(link) => *link = next,
-            None => {
-                if let Some(head) = self.heads.get_mut(order) {
-                    *head = next;
-                }
-            }
-        }
-        if let Some(link) = self.previous.get_mut(next as usize) {
-            *link = previous;
-        }
-        if let Some(free) = self.free.get_mut(start as usize) {
-            *free = 0;
-        }
+    fn pop(&mut self) -> Option<Frame> {
+        self.len = self.len.checked_sub(1)?;
+        self.places.get(self.len).copied().map(Frame)
     }
+}
 
-    fn release_order(&mut self, mut start: u32, mut order: usize) {
-        self.count += 1 << order;
-        while order + 1 < ORDERS {
-            let buddy = start ^ (1 << order);
-            if self.free.get(buddy as usize) != Some(&(order as u8 + 1)) {
-                break;
-            }
-            self.unlink(buddy, order);
-            start &= !(1 << order);
-            order += 1;
-        }
-        self.link(start, order);
-    }
-
-    fn release(&mut self, mut start: u32, mut pages: u32) {
-        while pages > 0 {
-            let aligned = if start == 0 { 9 } else { start.trailing_zeros().min(9) };
-            let order = aligned.min(31 - pages.leading_zeros());
-            self.release_order(start, order as usize);
-            start += 1 << order;
-            pages -= 1 << order;
-        }
-    }
-
-    fn take(&mut self, pages: u32) -> Option<u32> {
-        let order = pages.next_power_of_two().trailing_zeros() as usize;
-        let found = (order..ORDERS).find(|order| self.heads.get(*order).is_some_and(|head| *head != NIL))?;
-        let start = *self.heads.get(found)?;
-        self.unlink(start, found);
-        self.count -= 1 << found;
-        // What the request does not need goes back.
-        self.release(start + pages, (1 << found) - pages);
-        Some(start)
-    }
-
-    /// Takes the largest free run of at most `most` pages' order; used to give memory back.
-    fn take_any(&mut self, most: u32) -> Option<(u32, u32)> {
-        let order = (0..ORDERS).rev().find(|order| self.heads.get(*order).is_some_and(|head| *head != NIL))?;
-        let pages = (1u32 << order).min(most.max(1));
-        Some((self.take_exact(order, pages)?, pages))
-    }
-
-    fn take_exact(&mut self, order: usize, pages: u32) -> Option<u32> {
-        let start = *self.heads.get(order)?;
-        self.unlink(start, order);
-        self.count -= 1 << order;
-        self.release(start + pages, (1 << order) - pages);
-        Some(start)
-    }
+/// Free frames with memory of one node behind them.
+struct Pool {
+    small: Buddy,
+    huge: Stack,
 }
 
 /// All places of a shard's staging area.
 pub struct Frames {
     info: MapSlice<Info>,
-    /// Free places of the small area: with memory behind them, and holes.
-    full: Buddy,
+    /// Free places with memory behind them, by node; those beyond the machine's nodes are empty.
+    pools: [Pool; NODES],
+    nodes: u8,
+    /// The node from which frames are taken for now.
+    node: u8,
+    /// On which node the memory of each place lies; empty where there is but one.
+    lies_on: MapSlice<u8>,
+    /// Free places of the small area without memory.
     holes: Buddy,
     /// Holes set apart for short runs: the first, and how many are left. What is moved out in one go lies side by side
     /// there, and so do the free frames that it becomes.
     row: (u32, u32),
-    /// The same for the huge area, in blocks, as stacks.
-    huge_full: MapSlice<u32>,
-    huge_full_len: usize,
-    huge_holes: MapSlice<u32>,
-    huge_holes_len: usize,
+    /// The same for the huge area.
+    huge_holes: Stack,
     /// How full each huge frame that is in use is.
     huge_fill: MapSlice<Fill>,
     huge_start: u32,
 }
 
 impl Frames {
-    /// All places free and empty. `huge_start` and `frames` as the machine says.
-    pub fn new(huge_start: u32, frames: u32) -> Result<Frames, Errno> {
+    /// All places free and empty. `huge_start`, `frames` and `nodes` as the machine says.
+    pub fn new(huge_start: u32, frames: u32, nodes: u8) -> Result<Frames, Errno> {
         let huge = ((frames - huge_start) / BLOCK_PAGES) as usize;
+        let nodes = nodes.clamp(1, NODES as u8);
+        let pool = |node: usize| -> Result<Pool, Errno> {
+            let there = (node < nodes as usize) as usize;
+            Ok(Pool { small: Buddy::new(there * huge_start as usize)?, huge: Stack::new(there * huge)? })
+        };
         let mut this = Frames {
             info: MapSlice::new(frames as usize)?,
-            full: Buddy::new(huge_start as usize)?,
+            pools: [pool(0)?, pool(1)?, pool(2)?, pool(3)?, pool(4)?, pool(5)?, pool(6)?, pool(7)?],
+            nodes,
+            node: 0,
+            lies_on: if nodes > 1 { MapSlice::new(frames as usize)? } else { MapSlice::empty() },
             holes: Buddy::new(huge_start as usize)?,
             row: (0, 0),
-            huge_full: MapSlice::new(huge.max(1))?,
-            huge_full_len: 0,
-            huge_holes: MapSlice::new(huge.max(1))?,
-            huge_holes_len: 0,
-            huge_fill: MapSlice::new(huge.max(1))?,
+            huge_holes: Stack::new(huge)?,
+            huge_fill: MapSlice::new(huge)?,
             huge_start,
         };
         this.reset(frames);
@@ -275,29 +204,48 @@ impl Frames {
 
     /// Makes every place free and empty again (a fork's child has a fresh staging area).
     pub fn reset(&mut self, frames: u32) {
-        let blocks = self.huge_start / BLOCK_PAGES;
-        self.full.heads = [NIL; ORDERS];
-        self.holes.heads = [NIL; ORDERS];
-        self.full.count = 0;
-        self.holes.count = 0;
-        self.row = (0, 0);
-        for place in 0..self.huge_start as usize {
-            if let (Some(full), Some(hole)) = (self.full.free.get_mut(place), self.holes.free.get_mut(place)) {
-                if *full != 0 || *hole != 0 {
-                    *full = 0;
-                    *hole = 0;
-                }
-            }
+        for pool in &mut self.pools {
+            pool.small.clear();
+            pool.huge.len = 0;
         }
+        self.holes.clear();
+        self.row = (0, 0);
         // Highest first, so that the lowest are taken first and the tables stay small.
-        for block in (0..blocks).rev() {
+        for block in (0..self.huge_start / BLOCK_PAGES).rev() {
             self.holes.release(block * BLOCK_PAGES, BLOCK_PAGES);
         }
-        self.huge_full_len = 0;
-        self.huge_holes_len = 0;
+        self.huge_holes.len = 0;
         for block in (0..(frames - self.huge_start) / BLOCK_PAGES).rev() {
-            self.push_huge_hole(Frame(self.huge_start + block * BLOCK_PAGES));
+            self.huge_holes.push(Frame(self.huge_start + block * BLOCK_PAGES));
         }
+    }
+
+    /// Frames are taken from this node from now on, where it has free ones.
+    pub fn turn_to(&mut self, node: u8) {
+        self.node = node.min(self.nodes - 1);
+    }
+
+    /// The node on which a populated frame lies.
+    pub fn node_of(&self, frame: Frame) -> u8 {
+        self.lies_on.get(frame.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Says on which node the memory of frames lies.
+    pub fn set_node(&mut self, frame: Frame, pages: u32, node: u8) {
+        let (first, node) = (frame.0 as usize, node.min(self.nodes - 1));
+        if let Some(places) = self.lies_on.as_mut_slice().get_mut(first..first + pages as usize) {
+            places.fill(node);
+        }
+    }
+
+    fn pool(&mut self, node: u8) -> Option<&mut Pool> {
+        self.pools.get_mut(node as usize)
+    }
+
+    /// The nodes, the one from which frames are taken last.
+    fn others_first(&self) -> impl Iterator<Item = u8> + use<> {
+        let (node, nodes) = (self.node, self.nodes);
+        (1..=nodes).map(move |step| (node + step) % nodes)
     }
 
     /// Whether the frame lies in the huge area.
@@ -334,17 +282,17 @@ impl Frames {
 
     /// Free populated places of the small area.
     pub fn full_count(&self) -> u64 {
-        self.full.count
+        self.pools.iter().take(self.nodes as usize).map(|pool| pool.small.count).sum()
     }
 
     /// Free populated huge frames.
     pub fn huge_full_count(&self) -> u64 {
-        self.huge_full_len as u64
+        self.pools.iter().take(self.nodes as usize).map(|pool| pool.huge.len as u64).sum()
     }
 
-    /// Takes a run of populated places.
+    /// Takes a run of populated places of the node.
     pub fn take_full(&mut self, pages: u32) -> Option<Frame> {
-        self.full.take(pages).map(Frame)
+        self.pool(self.node)?.small.take(pages).map(Frame)
     }
 
     /// Takes a run of empty places.
@@ -373,14 +321,25 @@ impl Frames {
         Some(Frame(first))
     }
 
-    /// Takes populated places of any shape, at most `most`, to be emptied.
+    /// Takes populated places of any shape, at most `most`, to be emptied; those of the node last.
     pub fn take_any_full(&mut self, most: u32) -> Option<(Frame, u32)> {
-        self.full.take_any(most).map(|(start, pages)| (Frame(start), pages))
+        let found = self.others_first().find_map(|node| self.pool(node)?.small.take_any(most));
+        found.map(|(start, pages)| (Frame(start), pages))
     }
 
     /// Gives back populated places of the small area.
     pub fn put_full(&mut self, frame: Frame, pages: u32) {
-        self.full.release(frame.0, pages);
+        let (mut done, nodes) = (0, self.nodes);
+        while done < pages {
+            let first = frame.plus(done);
+            let node = self.node_of(first);
+            let alike = |index: &u32| self.node_of(frame.plus(*index)) == node;
+            let length = if nodes == 1 { pages } else { (done..pages).take_while(alike).count() as u32 };
+            if let Some(pool) = self.pool(node) {
+                pool.small.release(first.0, length);
+            }
+            done += length.max(1);
+        }
     }
 
     /// Gives back empty places of the small area.
@@ -388,36 +347,32 @@ impl Frames {
         self.holes.release(frame.0, pages);
     }
 
-    /// Takes a populated huge frame.
+    /// Takes a populated huge frame of the node.
     pub fn take_huge_full(&mut self) -> Option<Frame> {
-        self.huge_full_len = self.huge_full_len.checked_sub(1)?;
-        self.huge_full.get(self.huge_full_len).copied().map(Frame)
+        self.pool(self.node)?.huge.pop()
+    }
+
+    /// Takes a populated huge frame to be emptied; those of the node last.
+    pub fn take_any_huge_full(&mut self) -> Option<Frame> {
+        self.others_first().find_map(|node| self.pool(node)?.huge.pop())
     }
 
     /// Takes an empty huge frame.
     pub fn take_huge_hole(&mut self) -> Option<Frame> {
-        self.huge_holes_len = self.huge_holes_len.checked_sub(1)?;
-        self.huge_holes.get(self.huge_holes_len).copied().map(Frame)
+        self.huge_holes.pop()
     }
 
     /// Gives back a populated huge frame.
     pub fn put_huge_full(&mut self, frame: Frame) {
-        if let Some(place) = self.huge_full.get_mut(self.huge_full_len) {
-            *place = frame.0;
-            self.huge_full_len += 1;
-        }
-    }
-
-    fn push_huge_hole(&mut self, frame: Frame) {
-        if let Some(place) = self.huge_holes.get_mut(self.huge_holes_len) {
-            *place = frame.0;
-            self.huge_holes_len += 1;
+        let node = self.node_of(frame);
+        if let Some(pool) = self.pool(node) {
+            pool.huge.push(frame);
         }
     }
 
     /// Gives back an empty huge frame.
     pub fn put_huge_hole(&mut self, frame: Frame) {
-        self.push_huge_hole(frame);
+        self.huge_holes.push(frame);
     }
 
     /// How full the huge frame is whose first place this is.
@@ -435,7 +390,7 @@ mod tests {
 
     #[test]
     fn buddies_merge_to_whole_blocks() {
-        let mut frames = Frames::new(2048, 2048 + 1024).unwrap();
+        let mut frames = Frames::new(2048, 2048 + 1024, 1).unwrap();
         let mut held = Vec::new();
         let mut seed = 3u64;
         for _ in 0..20_000 {
@@ -465,5 +420,33 @@ mod tests {
             assert!(frames.take_hole(512).is_some());
         }
         assert!(frames.take_hole(1).is_none());
+    }
+
+    #[test]
+    fn frames_go_back_to_the_node_that_they_lie_on() {
+        let mut frames = Frames::new(1024, 1024 + 1024, 2).unwrap();
+        let (small, huge) = (frames.take_hole(8).unwrap(), frames.take_huge_hole().unwrap());
+        frames.set_node(small, 8, 1);
+        frames.set_node(small.plus(2), 3, 0);
+        frames.set_node(huge, BLOCK_PAGES, 1);
+        frames.put_full(small, 8);
+        frames.put_huge_full(huge);
+        assert_eq!((frames.full_count(), frames.huge_full_count()), (8, 1));
+        frames.turn_to(0);
+        assert!(frames.take_huge_full().is_none() && frames.take_full(4).is_none());
+        let own = [frames.take_full(2).unwrap(), frames.take_full(1).unwrap()];
+        assert!(own.iter().all(|frame| frames.node_of(*frame) == 0) && frames.take_full(1).is_none());
+        // What is emptied are the others' frames first.
+        own.iter().zip([2, 1]).for_each(|(frame, pages)| frames.put_full(*frame, pages));
+        let mut gone = 0;
+        while gone < 5 {
+            let (frame, pages) = frames.take_any_full(4).unwrap();
+            assert_eq!(frames.node_of(frame), 1);
+            gone += pages;
+        }
+        assert_eq!(frames.take_any_huge_full(), Some(huge));
+        frames.turn_to(1);
+        assert!(frames.take_full(1).is_none());
+        assert_eq!(frames.take_any_full(1).map(|(frame, _)| frames.node_of(frame)), Some(0));
     }
 }

@@ -26,6 +26,7 @@ impl<M: Machine> Shard<M> {
     /// were moved, and so whoever slept on them is awake; else the caller wakes them.
     pub(crate) fn install(&mut self, frame: Frame, page: Page, pages: u32) -> bool {
         let whole = pages == BLOCK_PAGES && self.frames.is_huge(frame);
+        self.turn_to_frame(frame);
         if whole {
             self.machine.drop_table(page.block());
         }

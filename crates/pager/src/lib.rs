@@ -6,6 +6,7 @@
 #![no_std]
 
 mod back;
+mod buddy;
 mod commands;
 mod evict;
 mod faults;
@@ -14,6 +15,7 @@ mod frames;
 mod install;
 mod io;
 mod lists;
+mod nodes;
 mod queue;
 mod shard;
 mod swap;

@@ -81,6 +81,9 @@ pub struct Shard<M: Machine> {
     pub(crate) machine: M,
     pub(crate) table: Table,
     pub(crate) frames: Frames,
+    /// NUMA nodes, and the one to which frames and memory belong for now.
+    pub(crate) nodes: u8,
+    pub(crate) node: u8,
     pub(crate) slots: Slots,
     /// Faults that read, and faults that fill or rescue: separate histories.
     pub(crate) streams: Streams,
@@ -171,12 +174,14 @@ pub struct Shard<M: Machine> {
 impl<M: Machine> Shard<M> {
     /// A shard that manages nothing yet.
     pub fn new(machine: M, config: Config, counters: &'static Counters) -> Result<Shard<M>, Errno> {
-        let frames = Frames::new(machine.huge_start(), machine.frames())?;
+        let frames = Frames::new(machine.huge_start(), machine.frames(), machine.nodes())?;
         let entries = config.limit.clamp(1024, 1 << 28) as usize;
         // Every staged page has a place, and may be an entry by itself.
         let staged = machine.frames().max(1024) as usize * 2;
         let tags = machine.io_limit() as usize;
         let mut shard = Shard {
+            nodes: machine.nodes().clamp(1, ream_sys::NODES as u8),
+            node: u8::MAX,
             machine,
             table: Table::new()?,
             frames,
@@ -406,6 +411,7 @@ impl<M: Machine> Shard<M> {
         }
         let frame = self.frames.take_hole(pages)?;
         self.used += pages as u64;
+        self.populated_here(frame, pages);
         Some(frame)
     }
 
@@ -421,6 +427,7 @@ impl<M: Machine> Shard<M> {
         }
         let frame = self.frames.take_huge_hole()?;
         self.used += BLOCK_PAGES as u64;
+        self.populated_here(frame, BLOCK_PAGES);
         self.fill_huge(frame);
         Some((frame, false))
     }
@@ -437,7 +444,7 @@ impl<M: Machine> Shard<M> {
         while self.used + pages > self.limit {
             let missing = (self.used + pages - self.limit).min(BLOCK_PAGES as u64) as u32;
             if !spare_huge || self.frames.full_count() == 0 {
-                if let Some(frame) = self.frames.take_huge_full() {
+                if let Some(frame) = self.frames.take_any_huge_full() {
                     self.machine.empty_frames(frame, BLOCK_PAGES);
                     self.frames.put_huge_hole(frame);
                     self.used -= BLOCK_PAGES as u64;

@@ -1,12 +1,14 @@
 //! The state of every managed page, by address: blocks of 512 words and hashes, found through a two-level table.
 
-use ream_page::{BLOCK_PAGES, Block, Page, Run, State, Word};
+use ream_page::{ADDRESS_BITS, BLOCK_BYTES, BLOCK_PAGES, Block, Page, Run, State, Word};
 use ream_sys::Errno;
 use ream_sys::memory::{MapSlice, Zeroable};
 
 /// Address bits of user space on the supported machines, in blocks.
 const LEVEL_BITS: u32 = 13;
 const LEVEL: usize = 1 << LEVEL_BITS;
+/// Entries of the upper level, each for 16 GiB.
+const TOP: usize = 1 << (ADDRESS_BITS - BLOCK_BYTES.ilog2() - LEVEL_BITS);
 /// Blocks per allocation of metadata.
 const CHUNK: usize = 32;
 
@@ -32,6 +34,8 @@ pub struct Meta {
 
 const HUGE: u32 = 1;
 const IN_USE: u32 = 2;
+/// From this bit on: the block's NUMA node and one, or 0.
+const NODE: u32 = 8;
 
 // SAFETY: needed to keep metadata in zeroed mapped memory; all-zero bytes are a valid Meta (no pages managed, null link).
 unsafe impl Zeroable for Meta {}
@@ -48,6 +52,14 @@ impl Meta {
     /// Says whether the block is mapped by a large page.
     pub fn set_huge(&mut self, on: bool) {
         self.flags = if on { self.flags | HUGE } else { self.flags & !HUGE };
+    }
+    /// The NUMA node to which pages of the block come back, once it has one.
+    pub fn node(&self) -> Option<u8> {
+        ((self.flags >> NODE) as u8).checked_sub(1)
+    }
+    /// Sets it.
+    pub fn set_node(&mut self, node: u8) {
+        self.flags = self.flags & !(0xff << NODE) | (node as u32 + 1) << NODE;
     }
     /// Whether the page at this place of the block must not be moved out for now.
     pub fn held(&self, index: usize) -> bool {
@@ -94,7 +106,7 @@ impl Table {
     /// An empty table.
     pub fn new() -> Result<Table, Errno> {
         Ok(Table {
-            top: MapSlice::new(LEVEL)?,
+            top: MapSlice::new(TOP)?,
             free: core::ptr::null_mut(),
             blocks: 0,
             held_resident: 0,

@@ -98,6 +98,32 @@ fn what_went_together_comes_back_together_when_memory_falls_a_little_short() {
     assert!(little > much * 1.15, "{little} pages a read where memory falls a little short, else {much}");
 }
 
+/// Two threads on two nodes, each with an area of its own, of which a third fits; then each with the other's.
+#[test]
+fn pages_come_back_to_the_node_that_they_left() {
+    // The fake machine has two nodes when such a seed is drawn.
+    for seed in [2, 6, 10] {
+        let mut world = lived(seed, 2000, Fetch::Auto, &[Op::Map(0, 2900), Op::Map(1, 2900)]);
+        let none_astray = |world: &mut World, when: &str| {
+            let (first, second) = (world.nodes_of(0), world.nodes_of(1));
+            assert!(first.iter().sum::<usize>() + second.iter().sum::<usize>() > 800, "{first:?} {second:?}");
+            assert_eq!((first[1], second[0]), (0, 0), "seed {seed}, {when}: {first:?} {second:?}");
+        };
+        for round in 0..3 {
+            world.stroll(&[(2, 0), (3, 1)], 2900, round == 0, 1);
+            none_astray(&mut world, "in order");
+        }
+        world.stroll(&[(2, 0), (3, 1)], 3000, true, 1237);
+        none_astray(&mut world, "here and there");
+        world.stroll(&[(3, 0), (2, 1)], 3000, true, 1237);
+        none_astray(&mut world, "by threads of the other node");
+        world.stroll(&[(2, 0)], 2900, false, 1);
+        world.stroll(&[(3, 1)], 2900, false, 1);
+        none_astray(&mut world, "one after the other");
+        world.finish();
+    }
+}
+
 /// Pages of these areas that are read after all of them were touched somewhere, and time to come.
 fn pages_missed(seed: u64, areas: &[(u8, u16)], place: u16) -> u64 {
     let mut ops: Vec<Op> = areas.iter().flat_map(|(area, pages)| [Op::Map(*area, *pages)]).collect();

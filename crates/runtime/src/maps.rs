@@ -13,7 +13,7 @@ use crate::regions::{Kind, Regions, rest};
 use crate::{locks, pages, pieces, pooled_shared, prefault, scattered, shared};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{Left, placing, relocate};
-use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
+use ream_page::{ADDRESS_BITS, BLOCK_BYTES, PAGE_BYTES, Page, Run};
 use ream_stats::Region;
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
@@ -265,8 +265,16 @@ fn trim(start: usize, length: usize, spare: usize) -> usize {
     aligned
 }
 
+/// Whether a run lies where nothing can be managed.
+fn out_of_reach(run: Run) -> bool {
+    run.end().0 * PAGE_BYTES as u64 > 1 << ADDRESS_BITS
+}
+
 /// A new anonymous private mapping: managed at once, or remembered.
 fn admit(run: Run, open: bool) {
+    if out_of_reach(run) {
+        return;
+    }
     if run.bytes() >= LARGE_FROM && pages::wanted(Region::Heap).large() && switch::wanted(run.bytes()) {
         // SAFETY: advice on memory that nobody has used yet.
         let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
@@ -377,6 +385,9 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     let _placing = placing();
     // Asked only now: what was known may be another's, who has moved it away and not yet said so.
     let managed = any_managed(from) || locks::any(from);
+    if managed && replaces && out_of_reach(replaced) {
+        return Err(ENOMEM);
+    }
     if replaces {
         scattered::used(replaced);
         forget(replaced);

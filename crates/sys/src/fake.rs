@@ -49,11 +49,13 @@ pub struct Shape {
     pub io_limit: u32,
     /// Slots that the store has space for.
     pub store_slots: u32,
+    /// NUMA nodes; a thread runs on the one that its number leaves as a remainder.
+    pub nodes: u8,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { seed: 1, small_frames: 512, huge_groups: 0, io_limit: 32, store_slots: 1 << 20 }
+        Shape { seed: 1, small_frames: 512, huge_groups: 0, io_limit: 32, store_slots: 1 << 20, nodes: 1 }
     }
 }
 
@@ -70,6 +72,9 @@ pub struct FakeMachine {
     pub(crate) standing: bool,
     /// The helper that makes pages ours alone works.
     helper_busy: bool,
+    nodes: u8,
+    /// The node on which what the pager populates lies.
+    node: u8,
     threads: BTreeMap<u32, Thread>,
     /// Sleepers whose message has not been read, oldest first.
     unread: VecDeque<u32>,
@@ -105,6 +110,8 @@ impl FakeMachine {
             io_limit: shape.io_limit,
             standing: false,
             helper_busy: false,
+            nodes: shape.nodes,
+            node: 0,
             threads: BTreeMap::new(),
             unread: VecDeque::new(),
             changes: VecDeque::new(),
@@ -167,6 +174,11 @@ impl FakeMachine {
         self.memory.cell(page).content
     }
 
+    /// The node on which the memory mapped at `page` lies.
+    pub fn node_of_page(&self, page: Page) -> u8 {
+        self.memory.cell(page).node
+    }
+
     /// What the program must find at `page`.
     pub fn expected(&self, page: Page) -> Content {
         self.memory.cell(page).expect.value
@@ -211,6 +223,16 @@ impl FakeMachine {
     fn junk(&mut self) -> Content {
         self.next_junk += 1;
         Content::junk(self.next_junk)
+    }
+
+    /// Empty places of the staging area are populated from the preferred node.
+    fn populate(&mut self, first: u32, pages: u32) {
+        let node = self.node;
+        for place in &mut self.staging.places[first as usize..(first + pages) as usize] {
+            if place.content.is_none() {
+                place.node = node;
+            }
+        }
     }
 
     fn note(&mut self, call: &'static str, a: u64, b: u64, c: u64) {

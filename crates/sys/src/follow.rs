@@ -166,7 +166,8 @@ impl Follower {
         }
     }
 
-    fn processor_of(&mut self, thread: u32) -> Option<u32> {
+    /// The processor on which a thread ran last.
+    pub(crate) fn processor_of(&mut self, thread: u32) -> Option<u32> {
         let fd = match self.last {
             Some((last, fd)) if last == thread => fd,
             other => {

@@ -22,6 +22,7 @@ pub mod loans;
 pub mod machine;
 pub mod memory;
 mod mover;
+mod nodes;
 pub mod pagemap;
 mod pieces;
 pub mod process;
@@ -42,7 +43,7 @@ pub mod user;
 mod workers;
 
 pub use linux::{LinuxConfig, LinuxMachine, Setup};
-pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
+pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, NODES, Stop, Wait};
 pub use pagemap::Mapped;
 pub use remote::{Bequest, Lost, News, RemoteConfig};
 pub use tcp::Address;

@@ -15,6 +15,7 @@ use crate::io::Io;
 use crate::loans::Loans;
 use crate::memory::{self, Advice, MapSlice};
 use crate::mover::{self, Direction};
+use crate::nodes::Nodes;
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::queue::Queue;
@@ -104,6 +105,7 @@ pub struct LinuxMachine {
     /// What lies between the pager and the store.
     tiers: Option<Tiers>,
     suspender: Option<Suspender>,
+    nodes: Nodes,
     io_limit: u32,
     /// Lists of parts of writes not yet submitted, `PARTS` for each tag.
     parts: MapSlice<[Part; LinuxMachine::PARTS]>,
@@ -157,6 +159,7 @@ impl LinuxMachine {
             remote: None,
             tiers: None,
             suspender: None,
+            nodes: Nodes::find(),
             io_limit,
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
@@ -570,6 +573,25 @@ impl Machine for LinuxMachine {
 
     fn now_us(&mut self) -> u64 {
         process::now_us()
+    }
+
+    fn nodes(&self) -> u8 {
+        self.nodes.count()
+    }
+
+    fn nodes_of(&mut self, run: Run, found: &mut dyn FnMut(Run, u8)) {
+        self.nodes.of_run(run, found);
+    }
+
+    fn node_of_thread(&mut self, thread: u32) -> Option<u8> {
+        let thread = Some(thread).filter(|thread| *thread != 0)?;
+        self.nodes.of_processor(self.follower.processor_of(thread)?)
+    }
+
+    fn prefer(&mut self, node: u8) {
+        // Reads that were started populate their frames when they are submitted.
+        self.submit();
+        let _ = self.nodes.set_preferred(node);
     }
 
     fn follow(&mut self, thread: Option<u32>) {

@@ -146,6 +146,9 @@ impl Default for Events {
     }
 }
 
+/// Most NUMA nodes that are told apart; the memory of a machine with more is taken for that of one.
+pub const NODES: usize = 8;
+
 /// Everything a shard needs from outside.
 ///
 /// The staging area is a range of frames `0 .. frames()`, cut in two mappings: small frames `0 .. huge_start()`, never
@@ -223,6 +226,19 @@ pub trait Machine {
     fn poll(&mut self, wait: Wait, events: &mut Events);
     /// Microseconds on a clock that does not go backwards.
     fn now_us(&mut self) -> u64;
+    /// NUMA nodes that memory may come from, 1 to [`NODES`], numbered from 0. With one, none of the three below is called.
+    fn nodes(&self) -> u8 {
+        1
+    }
+    /// Reports on which nodes mapped pages of a run lie, in ascending order, as runs.
+    fn nodes_of(&mut self, _run: Run, _found: &mut dyn FnMut(Run, u8)) {}
+    /// The node of the processor on which a thread ran last.
+    fn node_of_thread(&mut self, _thread: u32) -> Option<u8> {
+        None
+    }
+    /// Frames that are populated from now on, also by reads that are started, and pages that are copied in, come from
+    /// this node, as long as it has memory.
+    fn prefer(&mut self, _node: u8) {}
     /// Moves the pager's thread to the processor on which `thread` last ran, or lets it run anywhere (`None`).
     fn follow(&mut self, thread: Option<u32>);
 }

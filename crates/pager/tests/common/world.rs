@@ -9,6 +9,7 @@ use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
 use ream_sys::{Event, Events, Machine, Wait};
 
 mod hardships;
+mod nodes;
 
 /// Areas lie so far apart, in pages.
 const SPAN: u64 = 8 * 512;
@@ -64,6 +65,7 @@ fn shape(seed: u64, limit: u64) -> Shape {
         huge_groups: random.between(1, 12) as u32,
         io_limit: random.between(24, 64) as u32,
         store_slots: 1 << 20,
+        nodes: [1, 1, 2, 3][seed as usize % 4],
     }
 }
 

@@ -42,6 +42,8 @@ impl FakeMachine {
             io_limit: shape.io_limit,
             standing: false,
             helper_busy: false,
+            nodes: shape.nodes,
+            node: 0,
             threads,
             unread: VecDeque::new(),
             changes: VecDeque::new(),

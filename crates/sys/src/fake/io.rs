@@ -54,6 +54,7 @@ impl FakeMachine {
     pub(super) fn start_read(&mut self, tag: u32, store: StoreId, slot: Slot, frame: Frame, pages: u32) {
         self.check_io(tag, pages);
         self.check_frames("read", frame.0, pages);
+        self.populate(frame.0, pages);
         if self.staging.takes_huge(frame.0) {
             if !self.staging.covers_group(frame.0, pages) {
                 self.fail("read of less than a block into an empty huge frame: the kernel would populate all of it");

@@ -74,6 +74,9 @@ impl FakeMachine {
                     self.check(to.plus(n as u32), *content, "move_in");
                 }
                 self.memory.install_huge(to.block(), &contents);
+                for n in 0..BLOCK_PAGES {
+                    self.memory.cell_mut(to.plus(n)).node = self.staging.places[(at + n) as usize].node;
+                }
                 self.counts.huge_in += 1;
                 done += BLOCK_PAGES;
                 continue;
@@ -81,6 +84,7 @@ impl FakeMachine {
             let (content, zero_page) = self.staging.take(at).unwrap_or_default();
             self.check(to, content, "move_in");
             self.memory.install(to, content, zero_page);
+            self.memory.cell_mut(to).node = self.staging.places[at as usize].node;
             done += 1;
         }
         Moved { pages, stop: None }
@@ -103,12 +107,16 @@ impl FakeMachine {
             if whole && !pages_of(block.run()).any(held) {
                 let contents = self.memory.remove_huge(block);
                 self.staging.put_huge(at, &contents);
+                for n in 0..BLOCK_PAGES {
+                    self.staging.places[(at + n) as usize].node = self.memory.cell(from.plus(n)).node;
+                }
                 self.counts.huge_out += 1;
                 done += BLOCK_PAGES;
                 continue;
             }
             if let Some((content, zero_page)) = self.memory.remove(from) {
                 self.staging.put(at, content, zero_page);
+                self.staging.places[at as usize].node = cell.node;
             }
             done += 1;
         }
@@ -229,6 +237,7 @@ impl Machine for FakeMachine {
         }
         self.check(page, content, "copy_in");
         self.memory.install(page, content, false);
+        self.memory.cell_mut(page).node = self.node;
         self.counts.copies += 1;
         self.wake_sleepers(Run { start: page, pages: 1 });
         self.account();
@@ -336,6 +345,7 @@ impl Machine for FakeMachine {
         if self.random.one_in(self.script.no_memory) {
             return false;
         }
+        self.populate(frame.0, pages);
         let mut at = frame.0;
         while at < frame.0 + pages {
             if self.staging.takes_huge(at) {
@@ -482,6 +492,30 @@ impl Machine for FakeMachine {
     fn now_us(&mut self) -> u64 {
         self.clock_us += 1;
         self.clock_us
+    }
+
+    fn nodes(&self) -> u8 {
+        self.nodes
+    }
+
+    fn nodes_of(&mut self, run: Run, found: &mut dyn FnMut(Run, u8)) {
+        if self.nodes == 1 {
+            self.fail("nodes_of on a machine with one node");
+        }
+        for page in pages_of(run).filter(|page| self.memory.cell(*page).content.is_some()) {
+            found(Run { start: page, pages: 1 }, self.memory.cell(page).node);
+        }
+    }
+
+    fn node_of_thread(&mut self, thread: u32) -> Option<u8> {
+        (thread != 0).then_some((thread % self.nodes as u32) as u8)
+    }
+
+    fn prefer(&mut self, node: u8) {
+        if node >= self.nodes || self.nodes == 1 {
+            self.fail("prefer: a node that does not exist, or the only one");
+        }
+        self.node = node;
     }
 
     fn follow(&mut self, thread: Option<u32>) {

@@ -88,6 +88,8 @@ pub(super) struct Cell {
     pub shared: bool,
     /// The mapping it belongs to; 0 is none.
     pub mapping: u32,
+    /// The NUMA node on which its memory lies.
+    pub node: u8,
     pub expect: Expect,
 }
 
@@ -316,6 +318,8 @@ pub(super) struct Place {
     pub content: Option<Content>,
     pub zero_page: bool,
     pub used_by: Use,
+    /// The NUMA node on which its memory lies.
+    pub node: u8,
 }
 
 /// The staging area.
@@ -333,7 +337,7 @@ pub(super) struct Staging {
 impl Staging {
     pub fn new(small: u32, huge_groups: u32) -> Staging {
         let huge_start = small.next_multiple_of(BLOCK_PAGES);
-        let empty = Place { content: None, zero_page: false, used_by: Use::Nothing };
+        let empty = Place { content: None, zero_page: false, used_by: Use::Nothing, node: 0 };
         let places = std::vec![empty; (huge_start + huge_groups * BLOCK_PAGES) as usize];
         Staging { places, huge_start, groups: std::vec![(false, false); huge_groups as usize], backed: 0, splits: 0 }
     }

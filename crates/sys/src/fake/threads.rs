@@ -139,7 +139,7 @@ impl FakeMachine {
             self.note("(sleeps)", page.0, thread as u64, 0);
             return Touch::Sleeps;
         } else {
-            self.kernel_fills(page, access != Access::Read);
+            self.kernel_fills(thread, page, access != Access::Read);
             Touch::Hit(self.access(page, access))
         };
         self.threads.insert(thread, Thread { doing: Doing::Runs, last: result });
@@ -147,7 +147,7 @@ impl FakeMachine {
     }
 
     /// A page outside every registered range appears as zeros.
-    fn kernel_fills(&mut self, page: Page, write: bool) {
+    fn kernel_fills(&mut self, thread: u32, page: Page, write: bool) {
         self.check(page, Content::ZERO, "the kernel, on a page that is not registered");
         let block = page.block();
         let cell = self.memory.cell(page);
@@ -161,6 +161,8 @@ impl FakeMachine {
         } else {
             self.memory.install(page, Content::ZERO, !write);
         }
+        let nodes = self.nodes as u32;
+        self.memory.cell_mut(page).node = (thread % nodes) as u8;
         self.account();
     }
 
