@@ -18,8 +18,9 @@ kernels=() numa=() tests=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--nodes)
-		numa=(-object memory-backend-ram,size=1536M,id=m0 -object memory-backend-ram,size=1536M,id=m1
-			-numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1) ;;
+		for node in 0 1; do
+			numa+=(-object "memory-backend-ram,size=1536M,id=m$node" -numa "node,nodeid=$node,cpus=$node,memdev=m$node")
+		done ;;
 	--kernel) [ $# -gt 1 ] || usage "--kernel needs a package"; kernels+=("$2"); shift ;;
 	-*) usage "unknown option $1" ;;
 	*) tests+=("$1") ;;
@@ -35,11 +36,11 @@ done
 [ -z "$missing" ] || usage "missing:$missing (packages qemu-system-x86, debootstrap, e2fsprogs)"
 [ -f "$target/release/ream" ] || usage "not built yet; run make first"
 
-newest() { apt-cache pkgnames "linux-image-$1" | grep -- '-cloud-amd64$' | grep -v 'image-cloud\|-[0-9.]*-cloud-amd64-\|^linux-image-[0-9.]*-cloud' | sort -V | tail -1; }
+newest() { apt-cache pkgnames linux-image- | grep -E "^linux-image-$1[0-9]+(\+deb[0-9]+)?-cloud-amd64\$" | sort -V | tail -1; }
 if [ ${#kernels[@]} = 0 ]; then
-	for version in 6.1.0 6.12.; do
+	for version in '6\.1\.0-' '6\.12\.'; do
 		name=$(newest "$version")
-		[ -n "$name" ] || usage "no kernel package linux-image-$version*-cloud-amd64 (apt-get update?)"
+		[ -n "$name" ] || usage "no package linux-image-$version*-cloud-amd64 (apt-get update?)"
 		kernels+=("$name")
 	done
 fi
@@ -55,7 +56,7 @@ done
 if [ ! -d "$place/root" ]; then
 	rm -rf "$place/root.new"
 	debootstrap --variant=minbase --include=gcc,g++,gfortran,libc6-dev,make,python3,python3-numpy,procps,iproute2,numactl,kmod \
-		"$(. /etc/os-release && echo "$VERSION_CODENAME")" "$place/root.new" > "$place/debootstrap.log" 2>&1 ||
+		"$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" "$place/root.new" > "$place/debootstrap.log" 2>&1 ||
 		usage "debootstrap failed; see $place/debootstrap.log"
 	mv "$place/root.new" "$place/root"
 fi
@@ -97,7 +98,7 @@ for kernel in "${kernels[@]}"; do
 	timeout 7200 qemu-system-x86_64 -accel tcg,thread=multi,tb-size=1024 -cpu max -smp 2 -m 3G -nographic -no-reboot -snapshot \
 		-kernel "$(ls "$place/$kernel"/boot/vmlinuz-*)" -append "root=/dev/nvme0n1 rw console=ttyS0 init=/init-ream quiet panic=1" \
 		-drive "file=$image,if=none,id=d,format=raw" -device nvme,serial=x,drive=d "${numa[@]}" < /dev/null > "$log" 2>&1 || true
-	tr -d '\r' < "$log" | grep -a '^test \|^Linux \|^status \|^skipped' || true
+	tr -d '\r' < "$log" | grep -ao '^test .*\|Linux [0-9].* nodes$\|^status .*\|^SKIPPED.*' || true
 	tr -d '\r' < "$log" | grep -aq '^status 0$' || status=1
 done
 exit $status

@@ -219,7 +219,7 @@ impl Run {
         let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
         let left = Left::of(format!("REAM_TEST_RUN={mark}"));
         let text = format!("{command:?}");
-        let deadline = begun + self.deadline;
+        let deadline = begun + self.deadline * patience();
         let pid = child.id() as i32;
         let readers = Some((stdout, stderr));
         let reaped = false;
@@ -230,6 +230,11 @@ impl Run {
     pub fn finish(self) -> Outcome {
         self.start().finish()
     }
+}
+
+/// By how much longer runs may take than on an ordinary machine.
+fn patience() -> u32 {
+    std::env::var("REAM_TEST_PATIENCE").map_or(1, |factor| factor.parse().expect("REAM_TEST_PATIENCE: a number"))
 }
 
 /// A program that has been started.

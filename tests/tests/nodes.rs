@@ -26,7 +26,7 @@ fn pages_come_back_to_the_node_that_they_left() {
     };
     let mut args = vec!["64".to_owned()];
     args.extend(where_to);
-    for engine in ["move", "copy"] {
+    for engine in ["auto", "copy"] {
         let outcome = Run::of(&program).args(&args).memory(48).option(format!("--engine={engine}")).finish();
         outcome.exited(0);
         let shares: Vec<u32> = outcome.out().lines().map(|line| line.parse().expect("a number")).collect();
