@@ -195,7 +195,8 @@ unsafe fn each(list: Strings) -> impl Iterator<Item = &'static CStr> {
 
 /// The mode of a regular file that the effective user may execute.
 fn mode(file: &CStr) -> Option<u32> {
-    const HERE: usize = (-100isize).cast_unsigned();
+    /// AT_FDCWD, -100.
+    const HERE: usize = usize::MAX - 99;
     const MODE: usize = 2;
     const EXECUTE: usize = 1;
     const EFFECTIVE: usize = 0x200;
@@ -291,9 +292,13 @@ unsafe fn lead(
         let found =
             if ours && value(environment, b"REAM_SESSION=").is_some() { judge(CStr::from_ptr(path)) } else { None };
         match found {
-            Some(Static { blocks: true }) if large[1] => by_command(path, arguments, environment, wanted, call),
-            Some(_) if large[0] => with_tunable(path, arguments, environment, call),
-            _ => None,
+            Some(Static { blocks }) => {
+                let by_command = || by_command(path, arguments, environment, wanted, call);
+                let with_tunable = || with_tunable(path, arguments, environment, call);
+                let first = if blocks && large[1] { by_command() } else { None };
+                first.or_else(|| if large[0] { with_tunable() } else { None })
+            }
+            None => None,
         }
     };
     led.unwrap_or_else(|| call(path, arguments, environment))
@@ -403,9 +408,8 @@ mod tests {
         // Without its linker, and with large static data.
         let count = usize::from(start[56]);
         let at = |header: usize| 64 + header * 56;
-        for header in (0..count).filter(|header| start[at(*header)] == 3) {
-            start[at(header)] = 4;
-        }
+        let linker = (0..count).find(|header| start[at(*header)] == 3).expect("it has one");
+        start[at(linker)] = 4;
         assert_eq!(parse(&start), Some(Static { blocks: false }));
         let writable = |header: &usize| start[at(*header)] == 1 && start[at(*header) + 4] & 2 != 0;
         let data = (0..count).find(writable).unwrap();
