@@ -152,6 +152,18 @@ mod tests {
     use crate::process;
 
     #[test]
+    fn mappings_are_told_by_their_lines() {
+        let line = b"7f0716a00000-7f0716c00000 rw-p 00000000 00:00 0 ";
+        assert_eq!(mapping(line), Some((0x7f07_16a0_0000, 0x7f07_16c0_0000, *b"rw-p")));
+        assert_eq!(mapping(b"7f07-x rw-p"), None);
+        assert_eq!(mapping(b""), None);
+        let word = 7u64;
+        let here = (&raw const word).addr();
+        assert!(is_one_mapping(here, 8, b"rw-p") && !is_one_mapping(here, 1 << 46, b"rw-p"));
+        assert!(!is_one_mapping(here, 8, b"r--p") && !is_one_mapping(16, 8, b"rw-p"));
+    }
+
+    #[test]
     fn a_process_has_ended_when_its_last_thread_has() {
         let line = |state: &str, threads: u32| {
             std::format!("7 (a) Z) {state} 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 {threads} 21 22 23")
