@@ -157,17 +157,29 @@ fn static_data_of_libraries_lie_on_large_pages() {
     }
 }
 
-/// Those with values, which come from the file, keep small pages.
+/// With values, which come from the file, and without.
 #[test]
 fn static_data_of_libraries_loaded_later() {
-    let Some((library, user)) = large_pages(&["madvise"]).then(|| library_and_user(DYNAMIC[0])).flatten() else {
+    if !large_pages(&["madvise"]) {
         return;
-    };
-    let scratch = ream_tests::Scratch::new("languages");
-    let copy = scratch.file("copy.so");
-    fs::copy(library, &copy).expect("a copy of the library");
-    let Some(rows) = rows(Run::of(&user).arg(&copy).memory(4096), 4) else { return };
-    let (bss, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.begins(&["loaded_bss"]));
-    assert!(bss.len() == 1 && others.iter().any(|row| row.begins(&["loaded_data"])));
-    bss[0].blocks_are_large("loaded later");
+    }
+    for kind in DYNAMIC {
+        let Some((library, user)) = library_and_user(kind) else { return };
+        let scratch = ream_tests::Scratch::new("languages");
+        let copy = scratch.file("copy.so");
+        fs::copy(library, &copy).expect("a copy of the library");
+        for pages in ["auto", "huge", "small"] {
+            let run = Run::of(&user).arg(&copy).memory(4096).option(format!("--pages={pages}"));
+            let Some(rows) = rows(run, 4) else { return };
+            let loaded: Vec<&Row> = rows.iter().filter(|row| row.begins(&["loaded"])).collect();
+            assert_eq!(loaded.len(), 2);
+            for row in loaded {
+                if pages == "small" {
+                    assert_eq!(row.kib[1], 0, "{row:?}");
+                } else {
+                    row.blocks_are_large(&format!("loaded later, {kind:?} {pages}"));
+                }
+            }
+        }
+    }
 }

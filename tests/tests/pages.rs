@@ -145,6 +145,29 @@ fn what_large_pages_waste_is_given_back() {
     kept.exited(1);
 }
 
+/// After that a program has at most a tenth more in RAM than without Ream, of which most is Ream's own code.
+#[test]
+fn a_tenth_more_than_plain_at_most() {
+    if !large_pages(&["always", "madvise"]) {
+        return;
+    }
+    let Some(program) = compiled("c/bloated.c", &[]) else { return };
+    if let Some(reason) = cannot_give_back() {
+        return skip("giving back", &reason);
+    }
+    for mebibytes in ["512", "1024"] {
+        let plain = Run::of(&program).args([mebibytes, "1000000000", "30"]).finish();
+        plain.exited(0);
+        let told = plain.err();
+        let last = told.split_whitespace().rev().nth(1).and_then(|word| word.parse::<u64>().ok());
+        let most = last.unwrap_or_else(|| panic!("{told}")) * 110 / 100;
+        let outcome = Run::of(&program).args([mebibytes, &most.to_string(), "30"]).under_ream().finish();
+        eprintln!("{mebibytes} MiB, {most} KiB: {}", outcome.err().trim());
+        outcome.exited(0);
+        assert_eq!(outcome.out(), "right\n");
+    }
+}
+
 /// What is given back must be movable, by a whole userfaultfd.
 fn cannot_give_back() -> Option<String> {
     let doctor = Command::new(ream_binary()).args(["doctor", "--json"]).output().expect("running ream doctor");

@@ -60,6 +60,47 @@ fn a_pool_that_is_short_is_made_up_for() {
     run("hugetlb", 1, 512).expect("built above").exited(0);
 }
 
+/// The pool had pages when the session began; others have taken them before the program that needs them begins.
+#[test]
+fn a_pool_that_others_have_emptied_meanwhile() {
+    let Some(program) = program() else { return };
+    let script = ": > \"$2\"; while [ ! -e \"$1\" ]; do sleep 0.05; done; exec \"$0\" 1";
+    for (pages, status) in [("hugetlb", 0), ("hugetlb:require", 125)] {
+        // The shell takes none of them: what it gave back at exec would be there again.
+        let Some(pool) = Pool::with_free(20) else { return };
+        let scratch = Scratch::new("stolen");
+        let (go, begun) = (scratch.file("go"), scratch.file("begun"));
+        let running = Run::of("/bin/sh")
+            .args(["-c", script])
+            .arg(&program)
+            .arg(&go)
+            .arg(&begun)
+            .memory(512)
+            .option(format!("--pages=bss={pages}"))
+            .start();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !begun.exists() {
+            assert!(Instant::now() < deadline, "it does not begin");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        while !pool.leave_free(0) {
+            assert!(Instant::now() < deadline, "the pool cannot be emptied");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        fs::write(&go, "").expect("a file");
+        let outcome = running.finish();
+        outcome.exited(status);
+        let told = "the pool has too few left";
+        if status == 0 {
+            assert_eq!(outcome.out(), "right\n");
+            assert!(outcome.err().contains(told), "{}", outcome.describe());
+        } else {
+            assert_eq!(outcome.out(), "");
+            assert!(outcome.err().contains("the program is not started"), "{}", outcome.describe());
+        }
+    }
+}
+
 /// The child has no claim on any page of the pool, and here there is none to spare: the kernel would kill it, or take a page
 /// from it for its parent's next write.
 #[test]

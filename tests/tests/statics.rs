@@ -174,3 +174,78 @@ fn the_tracer_killed_at_work() {
         skip("the tracer killed at work", "it was never met");
     }
 }
+
+/// Ways in which the program `starter` executes another.
+const WAYS: [&str; 6] = ["execve", "execv", "execvp", "vfork", "spawn", "spawnp"];
+
+/// A static program that a program of the session starts has what one that the session begins with has: large pages under
+/// its static data, and nothing else that it could notice, nor its parent.
+#[test]
+fn those_that_a_program_of_the_session_starts() {
+    let Some(starter) = compiled("c/starter.c", &[]) else { return };
+    for flags in KINDS {
+        let Some(program) = compiled("c/static_start.c", flags) else { return };
+        for way in WAYS {
+            let plain = Run::of(&starter).arg(way).arg(&program).finish();
+            plain.exited(42);
+            Run::of(&starter).arg(way).arg(&program).under_ream().finish().same_as(&plain);
+        }
+        // By a name that is looked up, and by a shell.
+        let path = format!("{}:/usr/bin:/bin", program.parent().expect("a directory").display());
+        let name = program.file_name().expect("a name");
+        for way in ["execvp", "spawnp"] {
+            let run = || Run::of(&starter).arg(way).arg(name).env("PATH", &path);
+            let plain = run().finish();
+            plain.exited(42);
+            run().under_ream().finish().same_as(&plain);
+        }
+        let shell = || Run::of("/bin/sh").args(["-c", "\"$0\"; exit $?"]).arg(&program);
+        shell().under_ream().finish().same_as(&shell().finish());
+    }
+}
+
+#[test]
+fn they_lie_on_large_pages_too() {
+    let Some(starter) = compiled("c/starter.c", &[]) else { return };
+    for flags in KINDS {
+        let Some(program) = large_pages(&["madvise"]).then(|| compiled("c/coverage.c", flags)).flatten() else {
+            return;
+        };
+        for way in ["execve", "spawn"] {
+            let outcome = Run::of(&starter).arg(way).arg(&program).under_ream().finish();
+            outcome.exited(0);
+            assert_eq!(outcome.err(), "", "{}", outcome.describe());
+            for region in ["bss_4m", "bss_64m", "data_16m", "heap_main_large"] {
+                let line = outcome.out();
+                let line = line.lines().find(|line| line.starts_with(region)).expect("a line").to_owned();
+                let numbers: Vec<u64> = line.split(' ').skip(1).map(|word| word.parse().expect("a number")).collect();
+                assert!(numbers[1] * 100 >= numbers[0] * 95, "{flags:?} {way}: {line}");
+            }
+        }
+        // Its parent has taken the session out of its environment, or wants small pages.
+        for run in [Run::of(&starter).arg("bare").under_ream(), Run::of(&starter).arg("execv").option("--pages=small")]
+        {
+            let outcome = run.arg(&program).finish();
+            outcome.exited(0);
+            assert!(outcome.out().lines().all(|line| line.ends_with(" 0")), "{}", outcome.describe());
+        }
+    }
+}
+
+/// What cannot be executed is refused with the kernel's own error.
+#[test]
+fn errors_of_exec_are_the_kernels() {
+    let Some(starter) = compiled("c/starter.c", &[]) else { return };
+    let Some(program) = compiled("c/static_start.c", KINDS[0]) else { return };
+    let scratch = ream_tests::Scratch::new("starter");
+    let copy = scratch.file("copy");
+    std::fs::write(&copy, std::fs::read(&program).expect("the program")).expect("a copy");
+    for way in WAYS {
+        for path in [PathBuf::from("/no/such/program"), copy.clone(), scratch.path().to_owned()] {
+            let run = || Run::of(&starter).arg(way).arg(&path);
+            let plain = run().finish();
+            assert!(!plain.status.success(), "{}", plain.describe());
+            run().under_ream().finish().same_as(&plain);
+        }
+    }
+}

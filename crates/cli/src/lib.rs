@@ -31,6 +31,7 @@ mod session;
 mod settings;
 mod setup;
 mod shared;
+mod started;
 mod status;
 mod tree;
 
@@ -63,6 +64,7 @@ pub fn main() -> i32 {
             run::run_marked(&|mark| settle_for(Some(&program), Vec::new(), mark), &path, arguments.collect())
         }
         Some(name) if name == session::NAME => session::main(arguments),
+        Some(name) if name == started::NAME => started::main(arguments),
         _ => command(arguments),
     };
     match outcome {

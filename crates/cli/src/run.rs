@@ -199,7 +199,7 @@ fn run_outside(settings: &Settings, pages: &Config, target: &outside::Target, jo
 }
 
 /// This process's environment with some variables set.
-fn environment(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+pub fn environment(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = std::env::vars_os().filter(|(name, _)| ours.iter().all(|(own, _)| own != name)).collect();
     all.extend(ours);
     all
@@ -356,7 +356,7 @@ fn word(words: &[&'static str], place: u32) -> &'static str {
 }
 
 /// Becomes the program, or says why not.
-fn become_program(file: &Path, arguments: &[OsString], environment: Vec<(OsString, OsString)>) -> Failure {
+pub fn become_program(file: &Path, arguments: &[OsString], environment: Vec<(OsString, OsString)>) -> Failure {
     let error = os::execute(file, arguments, &environment);
     let name = arguments.first().map_or(OsStr::new(""), OsString::as_os_str);
     match error.kind() {

@@ -192,7 +192,7 @@ impl Settings {
             prefault: DEFAULT_PREFAULT,
             lock: 0,
             bloat_percent: 10,
-            bloat_age_ms: 1000,
+            bloat_age_ms: 700,
             exec_inherit: true,
             pager_cpus: None,
             ranks_at_once: 0,

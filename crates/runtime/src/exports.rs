@@ -2,6 +2,8 @@
 //! Ream's own functions are in `abi`.
 
 use crate::blocks::{self, set_errno};
+#[cfg(not(feature = "inside"))]
+use crate::executed::Strings;
 use crate::{advice, holds, init, lending, maps, references, rights, shared, stacks};
 use core::ffi::{c_char, c_int, c_ulong, c_void};
 use ream_sys::Errno;
@@ -383,4 +385,36 @@ rights! {
     setgroups(count: usize, groups: *const u32);
     initgroups(user: *const c_char, group: u32);
     capset(header: *mut c_void, data: *const c_void);
+}
+
+/// Exports a function of `executed` under its name.
+#[cfg(not(feature = "inside"))]
+macro_rules! executed {
+    ($($name:ident $inner:ident [$($before:literal)?] ($($argument:ident: $type:ty),*);)*) => {
+        $(
+            /// libc's function of this name; static programs get their large pages.
+            ///
+            /// # Safety
+            /// As the manual says.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: the caller's promise.
+                unsafe { crate::executed::$inner($($before,)? $($argument),*) }
+            }
+        )*
+    };
+}
+
+#[cfg(not(feature = "inside"))]
+executed! {
+    execve execve [] (path: *const c_char, arguments: Strings, environment: Strings);
+    execv execv [] (path: *const c_char, arguments: Strings);
+    execvpe execvpe [] (name: *const c_char, arguments: Strings, environment: Strings);
+    execvp execvp [] (name: *const c_char, arguments: Strings);
+    posix_spawn spawn [false] (
+        pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Strings, environment: Strings);
+    posix_spawnp spawn [true] (
+        pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Strings, environment: Strings);
 }

@@ -26,6 +26,9 @@ pub fn session() -> Option<&'static Session> {
     unsafe { SESSION.load(Ordering::Acquire).as_ref() }
 }
 
+/// The name of the command where it starts a static program.
+pub const STARTER: &CStr = c"ream-start";
+
 /// Run by the dynamic linker before all other constructors.
 pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings) {
     fork::register();
@@ -34,8 +37,12 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         heap::stay_alone();
         return;
     }
+    #[cfg(not(feature = "inside"))]
+    crate::executed::begin();
     // SAFETY: the linker passes both lists, ended by null.
     let (name, address) = unsafe { (first(arguments), variable(environment, b"REAM_SESSION=")) };
+    // The command joins nothing: it is about to become a program.
+    let address = address.filter(|_| name != Some(STARTER));
     let Some((session, index)) = address.and_then(|address| join(address.to_bytes())) else {
         heap::stay_alone();
         return;

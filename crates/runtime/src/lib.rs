@@ -9,6 +9,8 @@ mod advice;
 mod agent;
 mod blocks;
 mod engine;
+#[cfg(not(feature = "inside"))]
+mod executed;
 pub mod exports;
 mod fork;
 mod heap;

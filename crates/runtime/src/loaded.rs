@@ -1,6 +1,6 @@
 //! Libraries that the program opens while it runs: their large static data that lies behind what comes from the file is
-//! anonymous memory already, and comes under management where it is. What comes from the file stays as it is: other threads
-//! may use it.
+//! anonymous memory already, and comes under management where it is. What comes from the file is made anonymous first, as at
+//! start, in a program that has one thread; where there are others, which may use it, it stays as it is.
 //!
 //! They are noticed when the program asks for an address in one, as it does after dlopen. dlopen itself is not taken over: the
 //! linker looks at who calls it. It does so with dlsym, too, which therefore is left by a jump and not called.
@@ -11,6 +11,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use ream_page::Run;
 use ream_sys::futex::Mutex;
+use ream_sys::process;
 
 /// Who is asked: libc, or a library behind us that has taken its place. Found at the first call.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -141,42 +142,52 @@ fn pin(file: &CStr) -> bool {
     !unsafe { dlopen(file.as_ptr(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) }.is_null()
 }
 
-/// Brings the fresh part of large static data under management of objects that have come since the start, after `pin` has
-/// kept the object of that name from being unloaded; it says whether it could. Nothing is done while the linker's lock is held
-/// but to look.
+/// Brings the large static data of objects that have come since the start under management, after `pin` has kept the object
+/// of that name from being unloaded; it says whether it could. Nothing is done while the linker's lock is held but to look.
 fn manage(pin: &dyn Fn(&CStr) -> bool) {
     let mut room = [0; 4096];
     for place in 0.. {
         let (mut count, mut found) = (0, None);
-        each_large(&mut |name, fresh| {
+        each_large(&mut |name, part, from_file| {
             if count == place {
                 let name = name.to_bytes_with_nul();
                 room.get_mut(..name.len()).into_iter().for_each(|room| room.copy_from_slice(name));
-                found = Some(fresh);
+                found = Some((part, from_file));
             }
             count += 1;
         });
-        let Some(fresh) = found else { return };
+        let Some((part, from_file)) = found else { return };
         let Ok(name) = CStr::from_bytes_until_nul(&room) else { continue };
-        let known = engine::is_managed(fresh.start) || locks::any(fresh);
-        if !known && pin(name) {
-            let mut there = false;
-            each_large(&mut |other, part| there |= other == name && part == fresh);
-            if there {
-                statics::add(fresh);
-            }
+        let known = engine::is_managed(part.start) || locks::any(part);
+        if known || !pin(name) {
+            continue;
+        }
+        let mut there = false;
+        each_large(&mut |other, same, _| there |= other == name && same == part);
+        match there {
+            true if from_file => engine::masked(|| {
+                // The parent of a child that shares our memory has threads of its own. What is not writable any more has
+                // been made so on purpose.
+                let own = engine::is_own_process() && process::alone();
+                if own && process::is_private_and_writable(part.start.address(), part.bytes()) {
+                    // SAFETY: no other thread runs, and signals are blocked.
+                    let _ = unsafe { statics::make_anonymous(part) };
+                }
+            }),
+            true => statics::add(part),
+            false => {}
         }
     }
 }
 
-/// Tells of the large parts of objects that have come since the start, with the file's name.
-fn each_large(tell: &mut dyn FnMut(&CStr, Run)) {
+/// Tells of the large parts of objects that have come since the start, with the file's name, and whether they come from it.
+fn each_large(tell: &mut dyn FnMut(&CStr, Run, bool)) {
     let mut before = AT_START.load(SeqCst);
     objects::each(&mut |object| {
         if before > 0 {
             before -= 1;
         } else {
-            statics::each_fresh(&object, &mut |fresh| tell(object.name, fresh));
+            statics::each_part(&object, &mut |part, from_file| tell(object.name, part, from_file));
         }
     });
 }

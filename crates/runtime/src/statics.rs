@@ -1,10 +1,15 @@
 //! Writable static data: the parts of 1 MiB or more of the program's and its libraries' .data and .bss come under
 //! management at start-up. What is mapped from the file is made anonymous memory first, because only that can be paged.
 
-use crate::kernel::{MADV_HUGEPAGE, madvise};
+use crate::kernel::{MADV_DONTNEED, MADV_HUGEPAGE, madvise};
 use crate::objects::{self, EXECUTABLE, Header, PT_GNU_RELRO, PT_LOAD, WRITABLE};
 use crate::regions::Kind;
 use crate::{locks, pages, pool};
+#[cfg(not(feature = "inside"))]
+use core::ffi::{CStr, c_char};
+#[cfg(not(feature = "inside"))]
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Run};
 use ream_stats::Region;
 use ream_sys::memory::{self, Protection};
@@ -25,7 +30,9 @@ pub fn manage() -> bool {
     let mut complete = true;
     objects::each(&mut |object| {
         // Our own data is what paging is made of.
-        if !object.holds((&raw const MARK).addr()) {
+        if object.holds((&raw const MARK).addr()) {
+            remember_own(&object);
+        } else {
             for header in object.headers {
                 if let Some(parts) = parts(object.base, object.headers, header) {
                     complete &= take(parts);
@@ -36,12 +43,15 @@ pub fn manage() -> bool {
     complete
 }
 
-/// Tells of the large parts of an object's static data that lie behind what comes from the file.
+/// Tells of the large parts of an object's static data, and of each whether it comes from the file.
 #[cfg(not(feature = "inside"))]
-pub fn each_fresh(object: &objects::Object, tell: &mut dyn FnMut(Run)) {
+pub fn each_part(object: &objects::Object, tell: &mut dyn FnMut(Run, bool)) {
     for header in object.headers {
         let parts = parts(object.base, object.headers, header);
-        parts.filter(|parts| parts.fresh.bytes() >= LEAST).into_iter().for_each(|parts| tell(parts.fresh));
+        let both = parts.map(|parts| [(parts.fresh, false), (parts.from_file, true)]);
+        for (part, from_file) in both.into_iter().flatten().filter(|(part, _)| part.bytes() >= LEAST) {
+            tell(part, from_file);
+        }
     }
 }
 
@@ -57,6 +67,52 @@ pub fn each_code(tell: &mut dyn FnMut(Run)) {
 
 /// Lies in our own data.
 static MARK: u8 = 1;
+
+/// Our own file's name, as the linker has it.
+#[cfg(not(feature = "inside"))]
+static OWN_NAME: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The path of libream.so; `None` outside of a session.
+#[cfg(not(feature = "inside"))]
+pub fn own_file() -> Option<&'static CStr> {
+    // SAFETY: null, or the linker's string, which stays as long as we do.
+    unsafe { OWN_NAME.load(SeqCst).as_ref().map(|name| CStr::from_ptr(name)) }
+}
+
+/// Address and bytes of our own code and constants; zeros where that is not known.
+static OWN_CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+fn remember_own(own: &objects::Object) {
+    #[cfg(not(feature = "inside"))]
+    OWN_NAME.store(own.name.as_ptr().cast_mut(), SeqCst);
+    let fixed = |header: &&Header| header.kind == PT_LOAD && header.flags & WRITABLE == 0;
+    let (mut start, mut end) = (usize::MAX, 0);
+    for header in own.headers.iter().filter(fixed) {
+        let address = own.base.wrapping_add(header.address as usize);
+        start = start.min(address);
+        end = end.max(address + header.memory_bytes as usize);
+    }
+    let between = |header: &Header| {
+        let address = own.base.wrapping_add(header.address as usize);
+        header.kind == PT_LOAD && header.flags & WRITABLE != 0 && (start..end).contains(&address)
+    };
+    // Whole pages: what can be written may begin in the last one.
+    let run = Run::inside(start, end.saturating_sub(start));
+    if run.pages > 0 && !own.headers.iter().any(between) {
+        OWN_CODE[1].store(run.bytes(), SeqCst);
+        OWN_CODE[0].store(run.start.address(), SeqCst);
+    }
+}
+
+/// What the start has brought in of our own code counts as this process's memory, some 800 KiB, and most of it is not needed
+/// again: it is let go, and what is needed comes back from the file's cache at the next touch.
+pub fn let_go_of_own_code() {
+    let [start, bytes] = [&OWN_CODE[0], &OWN_CODE[1]].map(|number| number.load(SeqCst));
+    if start != 0 {
+        // SAFETY: whole pages of a file that is mapped without the right to write.
+        let _ = unsafe { madvise(start, bytes, MADV_DONTNEED) };
+    }
+}
 
 fn parts(base: usize, headers: &[Header], header: &Header) -> Option<Parts> {
     if header.kind != PT_LOAD || header.flags & WRITABLE == 0 || header.flags & EXECUTABLE != 0 {
@@ -88,7 +144,8 @@ fn take(parts: Parts) -> bool {
     }
     if parts.from_file.bytes() >= LEAST {
         let mut ordinary = |run| {
-            let _ = make_anonymous(run);
+            // SAFETY: no other thread of the program runs yet.
+            let _ = unsafe { make_anonymous(run) };
         };
         if pooled {
             complete &= pool::replace_static(parts.from_file, false, &mut ordinary);
@@ -112,15 +169,18 @@ pub fn add(run: Run) {
 }
 
 /// Copies data out, maps anonymous memory in its place, and copies it back; a block at a time, so that data larger than
-/// the budget can be paged out meanwhile.
-fn make_anonymous(run: Run) -> Result<(), ream_sys::Errno> {
+/// the budget can be paged out meanwhile. Where that fails it stays as it is.
+///
+/// # Safety
+/// Static data that nobody else uses meanwhile.
+pub unsafe fn make_anonymous(run: Run) -> Result<(), ream_sys::Errno> {
     let copy = memory::map(BLOCK_BYTES, PAGE_BYTES, Protection::ReadWrite)?.as_ptr();
     let mut address = run.start.address();
     let end = run.end().address();
     while address < end {
         let next = (address + 1).next_multiple_of(BLOCK_BYTES).min(end);
         let place: *mut u8 = core::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: static data that no other thread uses yet; `copy` has room for a block. When the new mapping cannot
+        // SAFETY: the caller's promise; `copy` has room for a block. When the new mapping cannot
         // be made, the old one stays.
         unsafe {
             core::ptr::copy_nonoverlapping(place, copy, next - address);
@@ -169,7 +229,8 @@ mod tests {
             // SAFETY: within the mapping.
             unsafe { place.add(page * PAGE_BYTES).cast::<usize>().write(page) };
         }
-        make_anonymous(Run::inside(place.expose_provenance(), bytes)).unwrap();
+        // SAFETY: the test's own mapping.
+        unsafe { make_anonymous(Run::inside(place.expose_provenance(), bytes)) }.unwrap();
         ream_sys::file::set_length(fd, 0).unwrap();
         for page in 0..bytes / PAGE_BYTES {
             // SAFETY: within the mapping; a page of the file would be gone now.

@@ -339,7 +339,7 @@ impl Config {
             pager_cpus: [0; 16],
             populate: 0,
             bloat_percent: 10,
-            bloat_age_ms: 1000,
+            bloat_age_ms: 700,
             lock: 0,
             prefault: 0,
             prefault_populate: 0,

@@ -285,6 +285,27 @@ pub fn thread_count() -> u64 {
     count
 }
 
+/// Whether no other thread of this process runs the program's code: all others block even those signals that libc keeps
+/// for itself, as Ream's own do. Not when that cannot be told.
+pub fn alone() -> bool {
+    /// By which libc has all threads change their rights; it lets nobody block it.
+    const OF_LIBC: u32 = 33;
+    let Ok(folder) = file::open(c"/proc/self/task", file::flags::READ, 0) else { return false };
+    let own = thread_id();
+    let (mut alone, mut met) = (true, false);
+    procfs::each_thread(folder, &mut |id| {
+        met |= id == own;
+        alone &= id == own || procfs::blocks(id, OF_LIBC);
+    });
+    file::close(folder);
+    alone && met
+}
+
+/// Whether a range lies in one private mapping that can be read and written.
+pub fn is_private_and_writable(start: usize, bytes: usize) -> bool {
+    procfs::is_one_mapping(start, bytes, b"rw-p")
+}
+
 /// When the process `pid` started, if it lives.
 pub fn start_time(pid: u32) -> Option<u64> {
     match life(pid) {
@@ -390,7 +411,7 @@ mod tests {
         let one = thread_count();
         assert!(one >= 1);
         std::thread::scope(|scope| {
-            let thread = scope.spawn(|| assert!(thread_count() >= 2));
+            let thread = scope.spawn(|| assert!(thread_count() >= 2 && !alone()));
             thread.join().expect("a thread");
         });
     }

@@ -78,6 +78,41 @@ fn blocked(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(mask).ok()?.trim_ascii(), 16).ok()
 }
 
+/// Whether a range of this process's addresses lies in one mapping with this access (`rw-p`); not when that cannot be told.
+pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4]) -> bool {
+    let Ok(fd) = file::open(c"/proc/self/maps", file::flags::READ, 0) else { return false };
+    let mut text = [0u8; 4096];
+    // The beginning of a line says it all; the rest is passed over.
+    let mut line = [0u8; 64];
+    let mut length = 0;
+    let mut found = None;
+    while let (None, Ok(read @ 1..)) = (found, file::read(fd, &mut text)) {
+        for byte in text.iter().take(read) {
+            if *byte == b'\n' {
+                let (from, to, other) = mapping(line.get(..length).unwrap_or(&[])).unwrap_or((0, 0, [0; 4]));
+                if (from..to).contains(&start) {
+                    found = Some(to - start >= bytes && other == *access);
+                }
+                length = 0;
+            } else if let Some(place) = line.get_mut(length) {
+                *place = *byte;
+                length += 1;
+            }
+        }
+    }
+    file::close(fd);
+    found.unwrap_or(false)
+}
+
+/// Start, end and access at the beginning of a line of /proc/PID/maps.
+fn mapping(line: &[u8]) -> Option<(usize, usize, [u8; 4])> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let mut ends = words.next()?.split(|byte| *byte == b'-');
+    let mut number = || usize::from_str_radix(core::str::from_utf8(ends.next()?).ok()?, 16).ok();
+    let (start, end) = (number()?, number()?);
+    Some((start, end, words.next()?.try_into().ok()?))
+}
+
 /// Names the threads of this process, whose folder of /proc is open.
 pub(crate) fn each_thread(folder: Fd, found: &mut dyn FnMut(u32)) {
     // SAFETY: an offset in a file.
@@ -115,6 +150,18 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::process;
+
+    #[test]
+    fn mappings_are_told_by_their_lines() {
+        let line = b"7f0716a00000-7f0716c00000 rw-p 00000000 00:00 0 ";
+        assert_eq!(mapping(line), Some((0x7f07_16a0_0000, 0x7f07_16c0_0000, *b"rw-p")));
+        assert_eq!(mapping(b"7f07-x rw-p"), None);
+        assert_eq!(mapping(b""), None);
+        let word = 7u64;
+        let here = (&raw const word).addr();
+        assert!(is_one_mapping(here, 8, b"rw-p") && !is_one_mapping(here, 1 << 46, b"rw-p"));
+        assert!(!is_one_mapping(here, 8, b"r--p") && !is_one_mapping(16, 8, b"rw-p"));
+    }
 
     #[test]
     fn a_process_has_ended_when_its_last_thread_has() {

@@ -7,11 +7,13 @@
 
 use crate::Errno;
 use crate::file::{self, Fd};
-use crate::memory::{self, Advice, Protection};
+use crate::memory::{self, Advice, MapSlice, Protection};
 use crate::process;
 use crate::uffd::{Access, Message, News, Uffd, feature, mode};
 use crate::user::Ask;
 use ream_page::{BLOCK_BYTES, BLOCK_PAGES, Block, PAGE_BYTES};
+
+const PAGE_WORDS: usize = PAGE_BYTES / 8;
 
 /// One bit a page of a block.
 type Pages = [u64; BLOCK_PAGES as usize / 64];
@@ -32,7 +34,12 @@ pub struct Sparse {
     uffd: Uffd,
     stage: usize,
     memory: Fd,
+    /// What is read of a block at a time.
+    words: MapSlice<u64>,
 }
+
+/// Pages read at a time.
+const READ: u32 = 16;
 
 const FEATURES: u64 = feature::MOVE | feature::EVENT_REMAP | feature::EVENT_UNMAP | feature::EVENT_REMOVE;
 
@@ -49,7 +56,8 @@ impl Sparse {
         }
         let made = Sparse::stage().and_then(|stage| {
             let memory = file::open(c"/proc/self/mem", file::flags::READ, 0)?;
-            Ok(Sparse { uffd, stage, memory })
+            let words = MapSlice::new(READ as usize * PAGE_WORDS).inspect_err(|_| file::close(memory))?;
+            Ok(Sparse { uffd, stage, memory, words })
         });
         made.inspect_err(|_| uffd.close())
     }
@@ -83,16 +91,16 @@ impl Sparse {
     }
 
     /// How many pages of the block, which is in RAM, are zeros; it may change meanwhile.
-    pub fn count_zeros(&self, block: Block) -> u32 {
+    pub fn count_zeros(&mut self, block: Block) -> u32 {
         let mut zeros = 0;
-        let mut page = [0u64; PAGE_BYTES / 8];
-        for index in 0..BLOCK_PAGES {
+        for index in (0..BLOCK_PAGES).step_by(READ as usize) {
             let place = block.first().plus(index).address() as u64;
+            let words = self.words.as_mut_slice();
             // SAFETY: numbers seen as bytes, all of them.
-            let bytes = unsafe { core::slice::from_raw_parts_mut(page.as_mut_ptr().cast::<u8>(), PAGE_BYTES) };
-            if file::read_at(self.memory, bytes, place) == Ok(PAGE_BYTES) && page.iter().all(|word| *word == 0) {
-                zeros += 1;
-            }
+            let bytes = unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) };
+            let read = file::read_at(self.memory, bytes, place).unwrap_or(0);
+            let pages = words.chunks_exact(PAGE_WORDS).take(read / PAGE_BYTES);
+            zeros += pages.filter(|page| page.iter().all(|word| *word == 0)).count() as u32;
         }
         zeros
     }

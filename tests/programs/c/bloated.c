@@ -1,5 +1,6 @@
 // Touches one page in 64 of an array, and waits until no more than so many KiB are in RAM: what large pages waste there
-// is given back. Meanwhile the touched words are changed and checked. Usage: bloated MIB MOST_KIB SECONDS
+// is given back. Meanwhile the touched words are changed and checked. Usage: bloated MIB MOST_KIB SECONDS; prints "right", and
+// to standard error what was in RAM.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +12,13 @@
 
 static long resident_kib(void)
 {
-	long total = 0, resident = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
+	long resident = 0;
+	FILE *file = fopen("/proc/self/smaps_rollup", "r");
 
-	if (!file || fscanf(file, "%ld %ld", &total, &resident) != 2)
+	if (!file || fscanf(file, "%*[^\n] Rss: %ld", &resident) != 1)
 		exit(3);
 	fclose(file);
-	return resident * 4;
+	return resident;
 }
 
 int main(int argc, char **argv)
@@ -46,7 +47,7 @@ int main(int argc, char **argv)
 		last = resident_kib();
 		if (last > highest)
 			highest = last;
-		usleep(1000);
+		usleep(5000);
 	} while (last > most && time(NULL) < end);
 	for (size_t at = 0; at < bytes; at += 4096) {
 		uint64_t *word = (uint64_t *)(array + at);

@@ -4,7 +4,7 @@
 #include <dirent.h>
 #include <sys/wait.h>
 
-static char data[48 * MEGABYTE] = {1, 2, 3};
+static volatile char data[48 * MEGABYTE] = {1, 2, 3};
 
 static void show(const char *path, const char *const *starts)
 {

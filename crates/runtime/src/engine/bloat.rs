@@ -6,7 +6,7 @@
 use super::dense::{Count, Dense};
 use super::{ENGINE, Phase, setup, watch};
 use crate::pages::wanted;
-use crate::{agent, holds, lending, prefault};
+use crate::{agent, holds, lending, prefault, statics};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use ream_page::{BLOCK_PAGES, Block, Page, Run};
 use ream_stats::{Pages, Region};
@@ -21,8 +21,10 @@ use ream_sys::thread::{self, Files};
 
 /// Reserved memory from which a process is looked after, in pages: 64 MiB.
 const LEAST: u64 = 16 * 1024;
-/// Microseconds between two looks where no block is new; else a quarter of the age that they must have.
+/// Microseconds between two looks where no block is new, at most; else a quarter of the age that they must have.
 const SELDOM: u64 = 2_000_000;
+/// A look where no block is new may take one part in so many of the time.
+const RARE: u64 = 100;
 /// Pages walked at a time.
 const WINDOW: u64 = 64 * BLOCK_PAGES as u64;
 /// A block found dense is looked at again after this: it may have been freed and used anew.
@@ -105,7 +107,7 @@ fn gives() -> bool {
 
 /// How old a block must be, in microseconds: it may be filled slowly.
 fn age() -> u64 {
-    u64::from(ENGINE.session().map_or(1000, |session| session.config().bloat_age_ms)) * 1000
+    u64::from(ENGINE.session().map_or(700, |session| session.config().bloat_age_ms)) * 1000
 }
 
 /// Percent of what is in RAM that may be waste.
@@ -192,15 +194,21 @@ impl Watch {
     }
 
     fn run(&mut self) {
+        let mut took = 0;
         loop {
-            let sleep = if self.fresh || self.count > 0 { age() / 4 } else { SELDOM.min(age()) };
+            let often = age() / 4;
+            let sleep =
+                if self.fresh || self.count > 0 { often } else { (RARE * took).clamp(often, SELDOM.max(often)) };
             futex::wait(&STATE, LOOKING, Some(sleep), Scope::Private);
             if !wanted_still() {
                 return;
             }
+            let began = process::now_us();
             let (resident, waste) = self.look();
+            took = process::now_us() - began;
             if waste * 100 > (resident - waste) * share() {
                 self.give_back();
+                statics::let_go_of_own_code();
             }
             self.seen = (resident, waste);
             let known = &mut self.known;
@@ -286,7 +294,7 @@ impl Watch {
 
     /// Looks at the blocks of a run of large pages, and returns the pages that they waste.
     fn blocks(&mut self, run: Run) -> u64 {
-        let Some(sparse) = &self.sparse else { return 0 };
+        let Some(sparse) = &mut self.sparse else { return 0 };
         let now = process::now_us();
         let mut waste = 0;
         let mut block = run.start.block();

@@ -112,8 +112,14 @@ pub fn place() -> Option<usize> {
     ENGINE.session().map(|_| ENGINE.process.load(SeqCst))
 }
 
+/// Whether this is the process that joined the session, and not a child of it that shares its memory until it executes something.
+#[cfg(not(feature = "inside"))]
+pub fn is_own_process() -> bool {
+    ENGINE.entry().is_some_and(|entry| entry.lifecycle().1 == ream_sys::process::process_id())
+}
+
 /// Runs `work` with all signals blocked: no handler may come upon a half-made change or a held lock.
-fn masked<T>(work: impl FnOnce() -> T) -> T {
+pub fn masked<T>(work: impl FnOnce() -> T) -> T {
     let before = set_signal_mask(SignalSet::ALL);
     let result = work();
     set_signal_mask(before);
