@@ -74,8 +74,10 @@ fn pictures(results: &Results) -> String {
         None => format!("<figure><h3>{}</h3><p>Nothing was measured here that tells.</p></figure>", question.title),
         Some(sum) => {
             let picture = charts::speeds(question.title, question.reference, &question.rows);
-            let sweeps = question.sweeps.iter().filter_map(|name| sweep(results, name));
-            let sweeps: String = sweeps.map(|(_, picture)| format!("<figure>{picture}</figure>")).collect();
+            let sweeps = question.sweeps.iter().filter_map(|name| Some((name, sweep(results, name)?.1)));
+            let titled =
+                |(name, picture): (&String, String)| format!("<figure><p>{}</p>{picture}</figure>", escape(name));
+            let sweeps: String = sweeps.map(titled).collect();
             format!("<figure><h3>{}</h3><p>{}</p>{picture}</figure>{sweeps}", question.title, escape(&sum))
         }
     };
