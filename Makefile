@@ -78,7 +78,7 @@ fftw = $(and $(OPENMP),$(wildcard /usr/include/fftw3.h))
 nas:
 	mkdir -p $(release)
 	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) bench/nas/*.c -o $(release)/ream-bench-nas -lm
-	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) $(if $(fftw),-DWITH_FFTW) bench/dlm/*.c -o $(release)/ream-bench-dlm $(if $(fftw),-lfftw3_omp -lfftw3) -lm
+	$(CC) -O2 -g -std=gnu11 -Wall -Wextra -Werror $(or $(OPENMP),-Wno-unknown-pragmas) $(if $(fftw),-DWITH_FFTW) bench/dlm/*.c -o $(release)/ream-bench-dlm $(if $(fftw),-lfftw3_omp -lfftw3) -lm -ldl
 
 # What `ream noise` looks with.
 noise:

@@ -19,11 +19,13 @@ struct outcome {
 	double checksum;	/* the same in every run of the same job */
 	double error;		/* the largest found */
 	double allowed;		/* larger ones are wrong */
+	const char *missing;	/* what is not there, and so nothing was computed */
 };
 
 struct outcome micro(const struct job *job);
 struct outcome stream(const struct job *job);
 struct outcome matmul(const struct job *job);
+struct outcome blas(const struct job *job);
 struct outcome stencil(const struct job *job);
 struct outcome blocked(const struct job *job);
 struct outcome fft(const struct job *job);

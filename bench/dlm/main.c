@@ -40,7 +40,7 @@ static const struct {
 	struct outcome (*run)(const struct job *job);
 	size_t least;
 } kernels[] = {{"micro", micro, 1},	  {"stream", stream, 1},   {"matmul", matmul, 1},
-	       {"stencil", stencil, 3}, {"blocked", blocked, 3},
+	       {"blas", blas, 1},   {"stencil", stencil, 3}, {"blocked", blocked, 3},
 #ifdef WITH_FFTW
 	       {"fft", fft, 2},
 #endif
@@ -48,7 +48,7 @@ static const struct {
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: ream-bench-dlm micro|stream|matmul|stencil|blocked|fft SIDE ROUNDS THREADS [--corrupt]\n");
+	fprintf(stderr, "usage: ream-bench-dlm micro|stream|matmul|blas|stencil|blocked|fft SIDE ROUNDS THREADS [--corrupt]\n");
 	exit(USAGE);
 }
 
@@ -82,6 +82,10 @@ int main(int argc, char **argv)
 		if (job.side < kernels[i].least)
 			usage();
 		outcome = kernels[i].run(&job);
+		if (outcome.missing) {
+			fprintf(stderr, "ream-bench-dlm: %s\n", outcome.missing);
+			return NOT_BUILT;
+		}
 		/* Written so that an error that is no number is too large. */
 		if (!(outcome.error <= outcome.allowed)) {
 			fprintf(stderr, "ream-bench-dlm: %s: WRONG RESULT: an error of %g, where %g is allowed\n",

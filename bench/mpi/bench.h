@@ -1,5 +1,5 @@
 /* What the programs of ream-bench-mpi have in common. Each divides its data among the ranks, computes a fixed number of
- * rounds, and returns a number that is the same in every run with as many ranks. */
+ * rounds, checks what came of it, and returns a number that is the same in every run with as many ranks. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -8,13 +8,19 @@
 #include <stdint.h>
 
 extern int rank, ranks;
+/* Set by --corrupt: each program then spoils one value of its data, and must find that out. */
+extern int corrupt;
 
 /* A program: bytes of data that each rank is to have, rounds. It calls begin() when its data are there. */
 typedef uint64_t program(size_t bytes, int rounds);
-program pagerank, kmeans, sgd, mttkrp, pair, cells_read, cells_write, cells_both;
+program pagerank, kmeans, sgd, mttkrp, contract, pair, cells_read, cells_write, cells_both;
 
 /* All ranks are here: the clock starts. */
 void begin(void);
+/* All rounds are done: the clock stops. What follows is checked, not measured. */
+void end(void);
+/* This rank found something wrong; the first time says what. The program then ends with status 1. */
+void wrong(const char *what);
 /* Memory that is zeros, or the end of the job. */
 void *memory(size_t count, size_t size);
 /* Numbers that look like chance: the same for the same seed. */
@@ -25,5 +31,8 @@ double unit(uint64_t *state);
 uint64_t digest(uint64_t before, const void *data, size_t bytes);
 /* What all ranks have, joined. */
 uint64_t digest_of_all(uint64_t own);
+
+/* Whether all ranks have the same number. */
+int same_everywhere(uint64_t own);
 
 #endif

@@ -5,6 +5,31 @@
 
 enum how { READ = 1, WRITE = 2 };
 
+static uint64_t start(size_t i)
+{
+	return i * 2654435761u + (uint64_t)rank;
+}
+
+/* What the words or their sum must be is known. */
+static void check(const uint64_t *word, size_t words, int rounds, enum how how, uint64_t sum)
+{
+	for (size_t i = 0; i < words; i++) {
+		uint64_t is = start(i);
+
+		if (how == READ)
+			sum -= is * (uint64_t)rounds;
+		else if (how == WRITE)
+			is = i * 2654435761u + (uint64_t)rounds - 1;
+		else
+			for (int round = 0; round < rounds; round++)
+				is += i ^ (uint64_t)round;
+		if (word[i] != is)
+			wrong("a word is not what it must be");
+	}
+	if (how == READ && sum)
+		wrong("the sum of what was read is another one");
+}
+
 static uint64_t cells(size_t bytes, int rounds, enum how how)
 {
 	size_t words = bytes / sizeof(uint64_t);
@@ -12,8 +37,10 @@ static uint64_t cells(size_t bytes, int rounds, enum how how)
 	int token = 0;
 
 	for (size_t i = 0; i < words; i++)
-		word[i] = i * 2654435761u + (uint64_t)rank;
+		word[i] = start(i);
 	begin();
+	if (corrupt && rank == ranks - 1 && how != WRITE)
+		word[words / 2] ^= 1;
 	for (int round = 0; round < rounds; round++) {
 		if (rank > 0 || round > 0)
 			MPI_Recv(&token, 1, MPI_INT, (rank + ranks - 1) % ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -28,6 +55,10 @@ static uint64_t cells(size_t bytes, int rounds, enum how how)
 		if (rank < ranks - 1 || round < rounds - 1)
 			MPI_Send(&token, 1, MPI_INT, (rank + 1) % ranks, 0, MPI_COMM_WORLD);
 	}
+	if (corrupt && rank == ranks - 1 && how == WRITE)
+		word[words / 2] ^= 1;
+	end();
+	check(word, words, rounds, how, sum);
 	if (how != READ)
 		sum = digest(0, word, bytes / 64);
 	free(word);

@@ -1,5 +1,6 @@
-/* ream-bench-mpi-* PROGRAM MIB ROUNDS: runs one of the programs with so many MiB of data a rank, and prints the seconds from
- * when all ranks have made their data until all have done their rounds, and a digest of the result. */
+/* ream-bench-mpi-* PROGRAM MIB ROUNDS [--corrupt]: runs one of the programs with so many MiB of data a rank, checks its result,
+ * and prints the seconds from when all ranks have made their data until all have done their rounds, and a digest of the
+ * result. Ends with 1 when the result is wrong. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench.h"
 
@@ -10,13 +11,35 @@
 #define USAGE 125
 #define NO_MEMORY 124
 
-int rank, ranks;
-static double begun;
+int rank, ranks, corrupt;
+static double begun, seconds;
+static int faults;
 
 void begin(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
 	begun = MPI_Wtime();
+}
+
+void end(void)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	seconds = MPI_Wtime() - begun;
+}
+
+void wrong(const char *what)
+{
+	if (!faults++)
+		fprintf(stderr, "ream-bench-mpi: WRONG RESULT: rank %d: %s\n", rank, what);
+}
+
+int same_everywhere(uint64_t own)
+{
+	uint64_t both[2] = { own, ~own };
+
+	/* The greatest, and what the least is the complement of. */
+	MPI_Allreduce(MPI_IN_PLACE, both, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+	return both[0] == own && both[1] == ~own;
 }
 
 void *memory(size_t count, size_t size)
@@ -74,34 +97,35 @@ static const struct {
 	const char *name;
 	program *run;
 } programs[] = {
-	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp }, { "pair", pair },
-	{ "cells-read", cells_read }, { "cells-write", cells_write }, { "cells-both", cells_both },
+	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp },
+	{ "contract", contract }, { "pair", pair }, { "cells-read", cells_read }, { "cells-write", cells_write }, { "cells-both", cells_both },
 };
 
 int main(int argc, char **argv)
 {
-	size_t mebibytes = argc == 4 ? strtoul(argv[2], NULL, 10) : 0;
-	int rounds = argc == 4 ? atoi(argv[3]) : 0;
+	int right = argc == 4 || (argc == 5 && !strcmp(argv[4], "--corrupt"));
+	size_t mebibytes = right ? strtoul(argv[2], NULL, 10) : 0;
+	int rounds = right ? atoi(argv[3]) : 0;
 	program *run = NULL;
 
-	for (size_t i = 0; argc == 4 && i < sizeof(programs) / sizeof(*programs); i++)
+	for (size_t i = 0; right && i < sizeof(programs) / sizeof(*programs); i++)
 		if (!strcmp(argv[1], programs[i].name))
 			run = programs[i].run;
 	if (!run || mebibytes < 1 || rounds < 1) {
-		fprintf(stderr, "usage: ream-bench-mpi pagerank|kmeans|sgd|mttkrp|pair|cells-read|cells-write|cells-both MIB ROUNDS\n");
+		fprintf(stderr, "usage: ream-bench-mpi pagerank|kmeans|sgd|mttkrp|contract|pair|"
+				"cells-read|cells-write|cells-both MIB ROUNDS [--corrupt]\n");
 		return USAGE;
 	}
+	corrupt = argc == 5;
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	uint64_t result = run(mebibytes << 20, rounds);
 
-	MPI_Barrier(MPI_COMM_WORLD);
-	double seconds = MPI_Wtime() - begun;
-
+	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	result = digest_of_all(result);
-	if (rank == 0)
+	if (rank == 0 && !faults)
 		printf("%.6f %016llx\n", seconds, (unsigned long long)result);
 	MPI_Finalize();
-	return fflush(stdout) ? 1 : 0;
+	return faults || fflush(stdout) ? 1 : 0;
 }

@@ -14,6 +14,50 @@ struct entry {
 	float value;
 };
 
+/* Of one row in so many the last product is computed again, in double precision. */
+#define SAMPLE 512
+
+static struct entry made(size_t e, size_t count, size_t rows, uint64_t *random)
+{
+	struct entry entry;
+	double u = unit(random);
+
+	entry.at[0] = (uint32_t)((double)e / (double)count * (double)rows);
+	entry.at[1] = (uint32_t)((entry.at[0] + next(random) % NEAR) % rows);
+	entry.at[2] = (uint32_t)(u * u * u * u * (double)rows);
+	entry.value = (float)(next(random) % 100) / 100;
+	return entry;
+}
+
+/* Entries are what was made; some rows of the matrix that was computed last are what they and the other two come to. */
+static void check(const struct entry *entry, size_t count, size_t rows, float (*matrix[3])[COLUMNS])
+{
+	size_t samples = (rows + SAMPLE - 1) / SAMPLE;
+	double(*sum)[COLUMNS] = memory(samples, sizeof(*sum));
+	uint64_t random = 17 + (uint64_t)rank;
+
+	for (size_t e = 0; e < count; e++) {
+		struct entry was = made(e, count, rows, &random);
+
+		if (memcmp(&was, &entry[e], sizeof(was)))
+			wrong("an entry is not what it was");
+		if (was.at[2] % SAMPLE)
+			continue;
+		for (int c = 0; c < COLUMNS; c++)
+			sum[was.at[2] / SAMPLE][c] +=
+				(double)was.value * (double)matrix[0][was.at[0]][c] * (double)matrix[1][was.at[1]][c];
+	}
+	MPI_Allreduce(MPI_IN_PLACE, sum, (int)(samples * COLUMNS), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+	for (size_t s = 0; s < samples; s++)
+		for (int c = 0; c < COLUMNS; c++) {
+			double apart = sum[s][c] / (1 + sum[s][c]) - (double)matrix[2][s * SAMPLE][c];
+
+			if (!(apart < 1e-3 && apart > -1e-3))
+				wrong("a row is not the product that it should be");
+		}
+	free(sum);
+}
+
 uint64_t mttkrp(size_t bytes, int rounds)
 {
 	size_t count = bytes / 2 / sizeof(struct entry), rows = bytes / 2 / 4 / sizeof(float[COLUMNS]);
@@ -21,14 +65,8 @@ uint64_t mttkrp(size_t bytes, int rounds)
 	float(*matrix[3])[COLUMNS], (*sum)[COLUMNS] = memory(rows, sizeof(*sum));
 	uint64_t random = 17 + (uint64_t)rank, same = 5;
 
-	for (size_t e = 0; e < count; e++) {
-		double u = unit(&random);
-
-		entry[e].at[0] = (uint32_t)((double)e / (double)count * (double)rows);
-		entry[e].at[1] = (uint32_t)((entry[e].at[0] + next(&random) % NEAR) % rows);
-		entry[e].at[2] = (uint32_t)(u * u * u * u * (double)rows);
-		entry[e].value = (float)(next(&random) % 100) / 100;
-	}
+	for (size_t e = 0; e < count; e++)
+		entry[e] = made(e, count, rows, &random);
 	for (int mode = 0; mode < 3; mode++) {
 		matrix[mode] = memory(rows, sizeof(*sum));
 		for (size_t r = 0; r < rows; r++)
@@ -36,6 +74,8 @@ uint64_t mttkrp(size_t bytes, int rounds)
 				matrix[mode][r][c] = (float)unit(&same);
 	}
 	begin();
+	if (corrupt && rank == ranks - 1)
+		entry[count / 2].value += 1;
 	for (int round = 0; round < rounds; round++)
 		for (int mode = 0; mode < 3; mode++) {
 			float(*one)[COLUMNS] = matrix[(mode + 1) % 3], (*other)[COLUMNS] = matrix[(mode + 2) % 3];
@@ -54,12 +94,16 @@ uint64_t mttkrp(size_t bytes, int rounds)
 				for (int c = 0; c < COLUMNS; c++)
 					matrix[mode][r][c] /= 1 + matrix[mode][r][c];
 		}
+	end();
+	check(entry, count, rows, matrix);
 	uint64_t result = 0;
 
 	for (int mode = 0; mode < 3; mode++) {
 		result = digest(result, matrix[mode], rows * sizeof(*sum));
 		free(matrix[mode]);
 	}
+	if (!same_everywhere(result))
+		wrong("ranks have different matrices");
 	free(entry);
 	free(sum);
 	return result;

@@ -8,10 +8,12 @@ mod contest;
 mod distant;
 mod ground;
 mod html;
+pub mod markdown;
 mod models;
 mod overview;
 mod plan;
 mod progress;
+mod ranks;
 mod result;
 mod slices;
 mod table;
@@ -31,7 +33,7 @@ use serde_json::json;
 use slices::Slices;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
-use timetable::Timetable;
+use timetable::{Allotted, Timetable};
 
 /// The file of all figures in the directory of results.
 pub const FILE: &str = "ream-bench.json";
@@ -94,42 +96,6 @@ fn wanted(options: &Options, step: &Step) -> bool {
     options.only.is_empty() || options.only.iter().any(|only| matches(&step.name, only))
 }
 
-/// What the newest results in a directory say in short, as Markdown for the README: files are named by their dates. `link` is
-/// where the directory is, seen from there.
-///
-/// # Errors
-/// The results cannot be read.
-pub fn figures(directory: &Path, link: &str) -> Result<String, String> {
-    let entries = std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let files =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|is| is == "json"));
-    let Some(newest) = files.max() else {
-        return Ok(
-            "No release has been measured yet; `make bench-all` measures, and writes a page with pictures.\n".into()
-        );
-    };
-    let results = Results::load(&newest)?;
-    let fact = |name: &str| results.machine[name].to_string().trim_matches('"').to_owned();
-    let mut text = "| question | answer |\n|---|---|\n".to_owned();
-    for question in overview::questions(&results) {
-        let answer = question.sum().unwrap_or_else(|| "not measured".into());
-        text += &format!("| {} | {answer} |\n", question.title);
-    }
-    let name = newest.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    text += &format!(
-        "\n`ream bench all --{}`, {}: {}, {} processors, Linux {}; [all of it]({link}/{name}.txt).\n",
-        results.settings["scale"].as_str().unwrap_or("quick"),
-        results.begun.split('T').next().unwrap_or_default(),
-        fact("processor"),
-        fact("processors"),
-        fact("kernel"),
-    );
-    for warning in &results.warnings {
-        text += &format!("Measured although {warning}.\n");
-    }
-    Ok(text)
-}
-
 fn measure(options: &Options, commands: Commands, steps: &[Step], tlb: Tlb) -> Result<i32, String> {
     if std::env::var_os("REAM_SESSION").is_some() {
         return Err("runs under Ream itself, so no run could be plain; start it outside".into());
@@ -162,7 +128,7 @@ fn measure(options: &Options, commands: Commands, steps: &[Step], tlb: Tlb) -> R
         return ended.map(|()| 125);
     }
     write_reports(&out, &results)?;
-    let again = format!("{} bench all", reports.ream.display());
+    let again = format!("{} {}", reports.ream.display(), again(options));
     Ok(closing(&out, &results, steps.len(), &again))
 }
 
@@ -170,10 +136,9 @@ fn measure(options: &Options, commands: Commands, steps: &[Step], tlb: Tlb) -> R
 fn closing(out: &Path, results: &Results, steps: usize, again: &str) -> i32 {
     println!("\n{}\n{}", out.join(PAGE).display(), out.join(FILE).display());
     if let Some(signal) = interrupt::signal().filter(|_| !results.finished) {
-        let scale = results.settings["scale"].as_str().unwrap_or("quick");
         let done = results.done.len();
         eprintln!(
-            "ream: bench: interrupted: {done} of {steps} steps are done; {again} --{scale} --resume --out {} goes on",
+            "ream: bench: interrupted: {done} of {steps} steps are done; {again} --resume --out '{}' goes on",
             out.display()
         );
         return 128 + signal;
@@ -268,30 +233,19 @@ fn all_steps(
             _ if time.over() => Ok(left_out(step)),
             Job::Slices(row) => {
                 let slices = slices.get_or_insert_with(|| Slices::new(plan::paging(options)));
-                match slices.measure(ground, row, &time, &mut round) {
-                    Ok(row) => Ok(vec![row]),
-                    // A worker that got the signal, too, is no failure.
-                    Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
-                    Err(_) if time.over() => Ok(left_out(step)),
-                    Err(why) => {
-                        let mut failed = Row::new(slices::CHAPTER, row.name, "");
-                        failed.failed = Some(why);
-                        Ok(vec![failed])
-                    }
-                }
+                ended(slices.measure(ground, row, &time, &mut round).map(|row| vec![row]), step, &time)
             }
             Job::Remote(part) => {
                 slices = None;
                 let sizes = plan::remote(options);
-                match part.measure(&sizes, &mut round) {
-                    Ok(figures) => Ok(figures.iter().map(|figure| distant::convert(figure, &sizes)).collect()),
-                    Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
-                    Err(why) => {
-                        let mut failed = Row::new(distant::CHAPTER, &part.name(), "");
-                        failed.failed = Some(why);
-                        Ok(vec![failed])
-                    }
-                }
+                let figures = part.measure(&sizes, &mut round);
+                let rows = figures.map(|all| all.iter().map(|figure| distant::convert(figure, &sizes)).collect());
+                ended(rows, step, &time)
+            }
+            Job::Ranks(size) => {
+                slices = None;
+                let row = ranks::measure(ground, *size, options, &time, &mut round);
+                ended(row.map(|row| vec![row]), step, &time)
             }
             Job::Contest(task) => {
                 // The other chapters have the machine to themselves.
@@ -316,26 +270,55 @@ fn all_steps(
     save(file, results)
 }
 
-/// The rows of a step that there is no time for.
-fn left_out(step: &Step) -> Vec<Row> {
-    let mut rows = match &step.job {
+/// What a step came to: its rows, or one that says why there are none.
+fn ended(rows: Result<Vec<Row>, String>, step: &Step, time: &Allotted) -> Result<Vec<Row>, String> {
+    match rows {
+        // What got the signal, too, is no failure.
+        Err(_) if interrupt::signal().is_some() => Err(INTERRUPTED.to_owned()),
+        Err(_) if time.over() => Ok(left_out(step)),
+        Err(why) => {
+            let mut failed = bare(step);
+            failed.iter_mut().for_each(|row| row.failed = Some(why.clone()));
+            Ok(failed)
+        }
+        rows => rows,
+    }
+}
+
+/// The rows of a step, without figures.
+fn bare(step: &Step) -> Vec<Row> {
+    match &step.job {
         Job::Slices(row) => vec![Row::new(slices::CHAPTER, row.name, "")],
         Job::Remote(part) => vec![Row::new(distant::CHAPTER, &part.name(), "")],
+        Job::Ranks(size) => vec![ranks::row(*size)],
         Job::Contest(task) => contest::rows(task),
-    };
+    }
+}
+
+/// The rows of a step that there is no time for.
+fn left_out(step: &Step) -> Vec<Row> {
+    let mut rows = bare(step);
     rows.iter_mut().for_each(|row| row.unavailable = Some(timetable::OVER.into()));
     rows
 }
 
 /// The command that measures a step again.
 fn repeat(options: &Options, step: &str) -> String {
-    let mut words = vec![format!("ream bench all --{} --only '{step}'", options.scale.name())];
+    let options = Options { only: vec![step.to_owned()], anyway: false, ..options.clone() };
+    format!("ream {}", again(&options))
+}
+
+/// The words that ask for the same.
+fn again(options: &Options) -> String {
+    let mut words = vec![format!("bench all --{}", options.scale.name())];
+    words.extend(options.only.iter().map(|only| format!("--only '{only}'")));
     if options.store != Options::default().store {
         words.push(format!("--store '{}'", options.store.display()));
     }
     words.extend(options.rounds.map(|rounds| format!("--rounds {rounds}")));
     words.extend(options.with.iter().map(|with| format!("--with '{with}'")));
     words.extend(options.suite.as_ref().map(|suite| format!("--npb '{}'", suite.display())));
+    words.extend(options.anyway.then(|| "--anyway".to_owned()));
     words.join(" ")
 }
 
@@ -393,12 +376,12 @@ mod tests {
     fn the_newest_results_are_what_the_readme_says() {
         let directory = std::env::temp_dir().join(format!("ream-figures-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        assert!(figures(&directory, "x").unwrap().starts_with("No release"));
+        assert!(markdown::figures(&directory, "x").unwrap().starts_with("No release"));
         let mut results = result::tests::example();
         save(&directory.join("2001-01-01.json"), &results).unwrap();
         results.settings = json!({"scale": "full"});
         save(&directory.join("2002-01-01.json"), &results).unwrap();
-        let text = figures(&directory, "docs/results").unwrap();
+        let text = markdown::figures(&directory, "docs/results").unwrap();
         assert!(text.contains("--full") && text.contains("(docs/results/2002-01-01.txt)"), "{text}");
         assert!(text.contains("| How close to the device? | Share"), "{text}");
         std::fs::remove_dir_all(directory).unwrap();

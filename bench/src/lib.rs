@@ -30,7 +30,7 @@ mod words;
 pub mod work;
 mod zram;
 
-pub use all::figures;
+pub use all::markdown::{figures, tables};
 use arguments::Command;
 use machine::Tlb;
 

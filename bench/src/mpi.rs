@@ -1,22 +1,23 @@
 //! `ream bench mpi`: programs of MPI whose ranks need more memory than there is, in turns of Ream's, paged without turns, on
 //! swap, and with enough memory; and what a switch costs, in the twelve cells of the ancestors' table.
 
+mod contest;
+mod job;
+
 use crate::arguments::Ranks;
-use crate::measured::{Ran, run as once};
 use crate::pages::order;
 use crate::raw::{Best, Raw};
 use crate::statistics::{Spread, median};
 use crate::swap::{self, Swap};
-use crate::{driver::Commands, interrupt, others, report};
+use crate::{driver::Commands, interrupt, report};
+pub(crate) use contest::{Came, Contest, Size};
+pub(crate) use job::Job;
+use job::{Took, same};
 use serde_json::{Value, json};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// Ranks of the programs.
-const RANKS: u64 = 12;
+pub(crate) const RANKS: u64 = 12;
 /// What a program's data are of the budget, in tenths.
 const TENTHS: u64 = 34;
 /// Name, MiB of a rank, and rounds: of a quick run, and of a long one.
@@ -26,93 +27,12 @@ const PROGRAMS: &[Program] = &[
     ("kmeans", [48, 192], [3, 5]),
     ("sgd", [24, 96], [1, 1]),
     ("mttkrp", [24, 96], [2, 3]),
+    ("contract", [24, 96], [1, 2]),
 ];
 /// Ways of giving room up, and of coming back.
 const WAYS: [&str; 3] = ["aggressive", "lazy", "auto"];
 const GOOD: f64 = 1.3;
 const NOT_SLOWER: f64 = 1.03;
-
-/// An implementation of MPI, and where its program lies.
-struct Job {
-    ream: PathBuf,
-    program: PathBuf,
-    launcher: &'static [&'static str],
-    summary: PathBuf,
-    limit: Duration,
-}
-
-/// What a run came to.
-struct Took {
-    seconds: f64,
-    digest: String,
-    summary: Value,
-}
-
-impl Job {
-    fn find(options: &Ranks, commands: &Commands) -> Result<Job, String> {
-        let known: [(&str, &[&str]); 2] =
-            [("openmpi", &["mpirun.openmpi", "--oversubscribe", "-np"]), ("mpich", &["mpiexec.mpich", "-n"])];
-        let found = known.into_iter().filter(|(name, _)| options.implementation.as_ref().is_none_or(|one| one == name));
-        for (name, launcher) in found {
-            let program = commands.worker.with_file_name(format!("ream-bench-mpi-{name}"));
-            if program.is_file() {
-                let summary = std::env::temp_dir().join(format!("ream-bench-mpi-{}.json", std::process::id()));
-                let limit = Duration::from_secs(if options.quick { 60 } else { 900 });
-                return Ok(Job { ream: commands.ream.clone(), program, launcher, summary, limit });
-            }
-        }
-        Err("no ream-bench-mpi-openmpi or ream-bench-mpi-mpich; make builds them where mpicc is".into())
-    }
-
-    /// Runs a program; `under`: options of `ream run`, or the entrance of a cgroup.
-    fn run(
-        &self,
-        ranks: u64,
-        words: &[String],
-        under: Option<&[String]>,
-        group: Option<&Path>,
-    ) -> Result<Took, String> {
-        let mut command = Command::new(self.launcher[0]);
-        others::clean(&mut command);
-        command.args(&self.launcher[1..]).arg(ranks.to_string());
-        if let Some(options) = under {
-            command.arg(&self.ream).arg("run").args(options).arg("--");
-        }
-        command.arg(&self.program).args(words);
-        command.env("REAM_CONFIG", "").env("REAM_PROGRAMS", "").env("UCX_MEM_EVENTS", "n");
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        // As Ream has it: otherwise ranks that wait keep processors from those that compute.
-        command.env("OMPI_MCA_mpi_yield_when_idle", "1").env("REAM_SUMMARY", &self.summary);
-        if let Some(entrance) = group {
-            let file = std::fs::OpenOptions::new().write(true).open(entrance);
-            let file = file.map_err(|error| format!("{}: {error}", entrance.display()))?;
-            // SAFETY: only write(), which is async-signal-safe, on a descriptor that the closure owns.
-            unsafe {
-                command.pre_exec(move || match libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) {
-                    1 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                })
-            };
-        }
-        let _ = std::fs::remove_file(&self.summary);
-        let ran = once(&mut command, self.limit)?;
-        let (seconds, digest) = figures(&ran)?;
-        let text = std::fs::read_to_string(&self.summary).unwrap_or_default();
-        let _ = std::fs::remove_file(&self.summary);
-        Ok(Took { seconds, digest, summary: serde_json::from_str(&text).unwrap_or(Value::Null) })
-    }
-}
-
-fn figures(ran: &Ran) -> Result<(f64, String), String> {
-    let words: Vec<&str> = ran.out.split_whitespace().collect();
-    match *words.as_slice() {
-        [seconds, digest] if ran.status.success() => {
-            let seconds = seconds.parse().map_err(|_| format!("said '{}'", ran.out.trim()))?;
-            Ok((seconds, digest.to_owned()))
-        }
-        _ => Err(format!("{}, said '{}', {}", ran.status, ran.out.trim(), ran.errors.trim())),
-    }
-}
 
 fn ream(options: &Ranks, memory: u64, more: &[&str]) -> Vec<String> {
     let mut all = vec![format!("--memory={memory}"), format!("--store={}", options.store.display())];
@@ -128,12 +48,15 @@ pub fn run(options: &Ranks) -> Result<bool, String> {
     interrupt::heed();
     let commands = Commands::find()?;
     swap::clean(&options.store);
-    let job = Job::find(options, &commands)?;
+    let limit = Duration::from_secs(if options.quick { 60 } else { 900 });
+    let job = Job::find(options.implementation.as_deref(), &commands, limit)?;
     let wanted =
         |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
     let names = ["cells", "fits", "pair"].into_iter().chain(PROGRAMS.iter().map(|program| program.0));
     if !names.into_iter().any(wanted) {
-        return Err("no row is called so; there are pagerank, kmeans, sgd, mttkrp, fits, pair and cells".into());
+        return Err(
+            "no row is called so; there are pagerank, kmeans, sgd, mttkrp, contract, fits, pair and cells".into()
+        );
     }
     let (mut rows, mut good, mut gains) = (Vec::new(), true, Vec::new());
     let device = |error: std::io::Error| format!("direct I/O in {}: {error}", options.store.display());
@@ -144,7 +67,7 @@ pub fn run(options: &Ranks) -> Result<bool, String> {
     };
     println!(
         "{}, {RANKS} ranks, data {:.1} times the budget, raw reads {:.0} MB/s; seconds, and medians of ratios",
-        job.launcher[0],
+        job.launcher(),
         TENTHS as f64 / 10.0,
         rate / 1e6
     );
@@ -184,13 +107,6 @@ fn words(program: &str, mebibytes: u64, rounds: u64) -> Vec<String> {
     vec![program.into(), mebibytes.to_string(), rounds.to_string()]
 }
 
-fn same(name: &str, first: &Took, other: &Took) -> Result<(), String> {
-    match first.digest == other.digest {
-        true => Ok(()),
-        false => Err(format!("{name}: another result, {} for {}", other.digest, first.digest)),
-    }
-}
-
 /// One program; its row, whether it met what it must, and how much faster turns are than none.
 fn measure(
     options: &Ranks,
@@ -201,61 +117,29 @@ fn measure(
 ) -> Result<(Value, bool, f64), String> {
     let (name, sizes, rounds) = *program;
     let long = usize::from(!options.quick);
-    let (each, count) = (sizes[long], rounds[long]);
-    let data = (each * RANKS) << 20;
-    let memory = data * 10 / TENTHS;
-    let words = words(name, each, count);
+    let size = Size { name, mebibytes: sizes[long], rounds: rounds[long] };
+    let (data, memory) = (size.data(), size.memory());
     let swap = match options.swap {
-        true => Some(Swap::new(&options.store, data * 2, memory + ((RANKS * 12) << 20), &commands.worker)?),
+        true => Some(Swap::new(&options.store, data * 2, size.with_mpi(), &commands.worker)?),
         false => None,
     };
-    let group = swap.as_ref().map(Swap::entrance);
-    let (turns, none) = (ream(options, memory, &[]), ream(options, memory, &["--ranks-at-once=all"]));
-    let mut seconds: [Vec<f64>; 4] = Default::default();
-    let (mut peak, mut late) = (0f64, [false; 4]);
-    let ways: &[usize] = if group.is_some() { &[0, 1, 2, 3] } else { &[0, 1, 2] };
-    let mut first: Option<Took> = None;
-    // The first round warms up and is not counted; swap needs no warmth.
-    for round in 0..=options.rounds {
-        for place in order(round, ways.len()).into_iter().filter_map(|place| ways.get(place).copied()) {
-            let warms = round == 0;
-            let took = match place {
-                0 => job.run(RANKS, &words, None, None),
-                1 => job.run(RANKS, &words, Some(&turns), None),
-                2 => job.run(RANKS, &words, Some(&none), None),
-                _ if warms => continue,
-                _ => job.run(RANKS, &words, None, group.as_deref()),
-            };
-            match took {
-                Ok(took) => {
-                    if let Some(first) = &first {
-                        same(name, first, &took)?;
-                    }
-                    if !warms {
-                        seconds[place].push(took.seconds);
-                    }
-                    if place == 1 {
-                        let number = |key: &str| took.summary[key].as_f64().unwrap_or(f64::NAN);
-                        peak = peak.max(number("peak_resident") / number("budget"));
-                    }
-                    first.get_or_insert(took);
-                }
-                // It takes at least as long.
-                Err(why) if place > 1 && why.starts_with("took longer") => {
-                    late[place] = true;
-                    if !warms {
-                        seconds[place].push(job.limit.as_secs_f64());
-                    }
-                }
-                Err(why) => return Err(format!("{name}: {why}")),
-            }
-        }
-    }
+    let contest = Contest {
+        job,
+        size,
+        rounds: options.rounds,
+        turns: ream(options, memory, &[]),
+        none: ream(options, memory, &["--ranks-at-once=all"]),
+        group: swap.as_ref().map(Swap::entrance),
+        patience: job.limit,
+        warm: 3,
+    };
+    let Came { seconds, late, peak } = contest.measure(&mut |_, _| (), &|_| true)?;
     let [plain, with, without, swapped] = &seconds;
     let over =
         |top: &[f64], bottom: &[f64]| Spread::of(&top.iter().zip(bottom).map(|(a, b)| a / b).collect::<Vec<_>>());
     let gain = over(without, with);
-    let bound: Vec<f64> = plain.iter().map(|plain| plain.max((data - memory) as f64 * count as f64 / rate)).collect();
+    let least_time = (data - memory) as f64 * size.rounds as f64 / rate;
+    let bound: Vec<f64> = plain.iter().map(|plain| plain.max(least_time)).collect();
     let ideal = over(with, &bound);
     let costs: Vec<f64> = swapped
         .iter()

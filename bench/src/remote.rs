@@ -103,7 +103,7 @@ fn measure(
         tell(bench.rows(&group, capped, without.as_deref(), &mut |_, _| ())?);
     }
     for (program, threads) in contests {
-        tell(bench.contest(program, *threads)?);
+        tell(bench.contest(program, *threads, false, &mut |_, _| ())?);
     }
     let few = bench.few_rounds();
     for (program, threads) in exchanges {
@@ -152,6 +152,12 @@ impl Part {
         }
     }
 
+    /// Whether it is one of these programs with so many threads.
+    pub(crate) fn is_one_of(self, names: &[&str], threads: u64) -> bool {
+        let Part::Program(place, own) = self else { return false };
+        own == threads && programs::all(true).get(place).is_some_and(|program| names.contains(&program.name))
+    }
+
     /// Measures it; tells before each round how many of how many are done.
     ///
     /// # Errors
@@ -169,7 +175,7 @@ impl Part {
             }
             Part::Program(place, threads) => {
                 let all = programs::all(options.quick);
-                bench.contest(all.get(place).ok_or("no such program")?, threads)
+                bench.contest(all.get(place).ok_or("no such program")?, threads, true, progress)
             }
         }
     }
@@ -285,11 +291,17 @@ impl Bench {
         if self.options.quick { 1 } else { self.options.rounds.min(3) }
     }
 
-    /// A program with each share of its data local.
-    fn contest(&mut self, program: &Program, threads: u64) -> Result<Vec<Figure>, String> {
-        match self.shares(program, threads, self.few_rounds()) {
+    /// A program with each share of its data local; with `file` also with a file as the store.
+    fn contest(
+        &mut self,
+        program: &Program,
+        threads: u64,
+        file: bool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Figure>, String> {
+        match self.shares(program, threads, self.few_rounds(), file, progress) {
             // FFTW is no part of every machine.
-            Err(why) if why.contains("built without") => {
+            Err(why) if why.contains("built without") || why.contains("no OpenBLAS") => {
                 let (name, skipped) = (program.row(threads, 100), Some(why));
                 Ok(vec![Figure { name, skipped, ..Figure::default() }])
             }

@@ -1,7 +1,7 @@
 //! `ream bench all` as its users see it: what is measured and what is left out, interruptions of every kind, and what is
 //! compared afterwards.
 
-use ream_tests::{Left, NOBODY, Scratch, is_root, make_runnable, openable_by_all, program, ream_binary, skip};
+use ream_tests::{Left, NOBODY, Scratch, is_root, make_runnable, openable_by_all, program, ream_binary, skip, tool};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -52,11 +52,16 @@ impl Bench {
 
     /// With results in the scratch directory, on whatever machine; again while one of somebody else's runs.
     fn run(&self, words: &[&str]) -> Output {
+        self.run_with(words, &[])
+    }
+
+    fn run_with(&self, words: &[&str], environment: &[(&str, &str)]) -> Output {
         let out = self.out();
         let begun = Instant::now();
         loop {
             let mut command = self.command(words);
-            let output = command.arg("--anyway").arg("--out").arg(&out).output().expect("running it");
+            command.arg("--anyway").arg("--out").arg(&out).envs(environment.iter().copied());
+            let output = command.output().expect("running it");
             let busy = String::from_utf8_lossy(&output.stderr).contains("another ream bench is running");
             if !busy || begun.elapsed() > Duration::from_secs(600) {
                 return output;
@@ -148,7 +153,7 @@ fn what_was_interrupted_goes_on() {
     let _alone = alone();
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let bench = Bench::new("bench-resume");
-        let words = ["--only", "NAS: EP", "--only", "NAS: IS", "--only", "NAS: CG", "--rounds", "2"];
+        let words = ["--only", "NAS: EP", "--only", "NAS: IS", "--only", "NAS: CG", "--rounds", "1"];
         let mut child = bench.start(&words);
         wait("the first step is done", || {
             fs::read_to_string(bench.file()).is_ok_and(|text| text.contains("\"NAS: EP S\""))
@@ -164,7 +169,7 @@ fn what_was_interrupted_goes_on() {
         assert_eq!(before["finished"], Value::Bool(false));
         let fresh = bench.run(&words);
         assert!(errors(&fresh).contains("--resume goes on with it"), "{fresh:?}");
-        let other = bench.run(&["--only", "NAS: EP", "--rounds", "2", "--resume"]);
+        let other = bench.run(&["--only", "NAS: EP", "--rounds", "1", "--resume"]);
         assert!(other.status.code() == Some(125) && errors(&other).contains("other settings"), "{other:?}");
         let resumed = bench.run(&[&words[..], &["--resume"]].concat());
         assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
@@ -349,6 +354,52 @@ fn a_busy_machine_is_refused_and_the_report_of_one_says_so() {
     assert!(bench.results()["warnings"].to_string().contains("it is busy"));
     let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
     assert!(page.contains("Measured all the same:"));
+}
+
+/// R's and Python's own computations are checked, too.
+#[test]
+fn a_wrong_result_of_an_interpreter_is_found() {
+    let _alone = alone();
+    let rows: [(&str, &[&str]); 2] = [
+        ("Rscript", &["R qr(hilbert(100))", "R lm 500x100", "R fft 1e5", "R sort 1e6"]),
+        ("python3", &["programs: Python dict"]),
+    ];
+    for (interpreter, rows) in rows {
+        if tool(interpreter).is_none() {
+            skip("a wrong result of an interpreter", &format!("no {interpreter}"));
+            continue;
+        }
+        let bench = Bench::new("bench-interpreter");
+        let words: Vec<&str> = rows.iter().flat_map(|row| ["--only", row]).chain(["--rounds", "1"]).collect();
+        let output = bench.run_with(&words, &[("BENCH_CORRUPT", "1")]);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let failed = bench.results()["rows"].as_array().expect("rows").clone();
+        assert_eq!(failed.len(), rows.len(), "{output:?}");
+        for row in failed {
+            assert!(row["failed"].as_str().is_some_and(|why| why.contains("WRONG RESULT")), "{row:#}");
+        }
+    }
+}
+
+/// The rows of ranks: turns, no turns and plain, and what is said of swap.
+#[test]
+fn ranks_are_measured_in_turns() {
+    let _alone = alone();
+    let bench = Bench::new("bench-ranks");
+    let output = bench.run(&["--only", "MPI ranks: kmeans", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let results = bench.results();
+    let row = &results["rows"][0];
+    if let Some(why) = row["unavailable"].as_str() {
+        return skip("ranks in ream bench all", why);
+    }
+    for under in ["plain", "Ream", "no turns"] {
+        assert_eq!(series(row, under)["values"].as_array().map(Vec::len), Some(1), "{row:#}");
+    }
+    let swap = series(row, "swap");
+    assert!(swap["absent"].is_string() != (swap["values"].as_array().map(Vec::len) == Some(1)), "{swap:#}");
+    let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
+    assert!(page.contains("What do turns of MPI ranks bring?"), "the question");
 }
 
 /// The original suite, by programs that say what it says.

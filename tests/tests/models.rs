@@ -90,3 +90,26 @@ fn whole_programs_are_checked() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("WRONG RESULT"), "{program}: {output:?}");
     }
 }
+
+/// Of walks through data that fit, small blocks, and the computations of `ream bench pages`.
+#[test]
+fn one_spoilt_value_is_found_in_computations() {
+    let run = |program: &str, words: &[&str]| Command::new(beside(program)).args(words).output().expect("running it");
+    let kernels =
+        ["chase", "gather", "update", "copy", "scale", "add", "triad", "sparse", "smooth", "transform", "sort"];
+    let kernels = kernels.into_iter().chain(["transpose"]).map(|kernel| [kernel, "heap", "4", "plain"]);
+    let places = [["copy", "bss", "4", "plain"], ["copy", "stack", "4", "hand"]];
+    let kernels = kernels.chain(places).map(|words| ("ream-bench-kernels", words.to_vec(), "WRONG RESULT"));
+    let others = [
+        ("ream-bench-worker", vec!["fits", "512", "1"], "holds wrong data"),
+        ("ream-bench-worker", vec!["malloc", "2", "1000"], "WRONG RESULT"),
+    ];
+    for (program, mut words, why) in kernels.chain(others) {
+        let output = run(program, &words);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{words:?}: {output:?}");
+        words.push("--corrupt");
+        let output = run(program, &words);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{words:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{words:?}: {output:?}");
+    }
+}

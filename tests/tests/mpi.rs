@@ -492,6 +492,34 @@ fn launched_from_inside_and_unlike_ranks() {
 }
 
 /// No function of an implementation's header is forgotten.
+/// The programs of `ream bench mpi`: right plain and in turns, and one spoilt value is found.
+#[test]
+fn benchmarks_find_a_spoilt_value() {
+    const PROGRAMS: [&str; 9] =
+        ["pagerank", "kmeans", "sgd", "mttkrp", "contract", "pair", "cells-read", "cells-write", "cells-both"];
+    each(|mpi| {
+        let program = ream_binary().with_file_name(format!("ream-bench-mpi-{}", mpi.suffix()));
+        for name in PROGRAMS {
+            let plain = mpi.job(3, None, &program, &[name, "1", "1"]).finish();
+            plain.exited(0);
+            assert!(plain.out().split_whitespace().count() == 2, "{}", plain.describe());
+            let spoilt = mpi.job(3, None, &program, &[name, "1", "1", "--corrupt"]).finish();
+            let found = spoilt.err().contains("WRONG RESULT") && spoilt.out().trim().is_empty();
+            assert!(found, "{name}: {}", spoilt.describe());
+        }
+        // With about a third of the data in RAM.
+        let turns = Turns::new("8M", "1");
+        let words = ["contract", "8", "1"];
+        let plain = mpi.job(3, None, &program, &words).finish();
+        let paged = turns.job(mpi, 3, &program, &words).finish();
+        plain.exited(0);
+        paged.exited(0);
+        let sum = |outcome: &Outcome| outcome.out().split_whitespace().nth(1).map(str::to_owned);
+        assert_eq!(sum(&plain), sum(&paged), "{}", paged.describe());
+        assert!(turns.summary().number("bytes_in") > 0, "{}", paged.describe());
+    });
+}
+
 #[test]
 fn every_function_is_listed() {
     each(|mpi| {

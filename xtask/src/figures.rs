@@ -1,4 +1,5 @@
-//! Figures of the README: never written by hand, but what the newest results in docs/results say.
+//! Figures of the README, and the tables of docs/results.md: never written by hand, but what the newest results in docs/results
+//! say.
 
 use crate::Findings;
 use crate::goldens::compare;
@@ -7,7 +8,7 @@ use std::path::Path;
 const BEGIN: &str = "<!-- figures of the newest results: cargo xtask figures --bless -->\n";
 const END: &str = "<!-- end of figures -->";
 
-/// Compares the marked block of the README with what it must hold, or writes it.
+/// Compares the marked block of the README, and the tables, with what they must hold, or writes them.
 pub fn check(root: &Path, bless: bool) -> Findings {
     let figures = match ream_bench::figures(&root.join("docs/results"), "docs/results") {
         Ok(figures) => figures,
@@ -18,10 +19,17 @@ pub fn check(root: &Path, bless: bool) -> Findings {
         Ok(text) => text,
         Err(error) => return vec![format!("README.md: {error}")],
     };
-    match with(&text, &figures) {
+    let mut found: Findings = match with(&text, &figures) {
         Some(text) => compare(&file, "README.md", &text, bless).into_iter().collect(),
         None => vec![format!("README.md: no block that begins with {BEGIN}")],
+    };
+    match ream_bench::tables(&root.join("docs/results"), "results") {
+        Ok(tables) => {
+            found.extend(compare(&root.join("docs/results.md"), "docs/results.md", &tables, bless));
+        }
+        Err(why) => found.push(why),
     }
+    found
 }
 
 /// The text with these figures in its block; `None` when it has none.

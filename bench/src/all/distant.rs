@@ -6,6 +6,8 @@ use crate::remote::rows::Figure;
 
 /// The chapter's name.
 pub const CHAPTER: &str = "memory server";
+/// What pages to the store of this machine are called.
+pub const FILE: &str = crate::remote::rows::FILE;
 
 /// The row that figures make.
 pub fn convert(figure: &Figure, options: &Paging) -> Row {
@@ -27,7 +29,16 @@ pub fn convert(figure: &Figure, options: &Paging) -> Row {
     let mut other = Series::new(&figure.other, kind, &figure.other);
     other.values.clone_from(&figure.against);
     row.series = vec![ream, other];
+    if !figure.file.is_empty() {
+        let mut file = Series::new(FILE, Kind::Other, "ream run --store DIRECTORY");
+        file.values.clone_from(&figure.file);
+        row.series.push(file);
+    }
+    row.sweep.clone_from(&figure.sweep);
     row.compare("Ream", &figure.other);
+    if !figure.file.is_empty() {
+        row.compare("Ream", FILE);
+    }
     row.notes.extend(Some(figure.verdict()).filter(|verdict| !verdict.is_empty()));
     row
 }

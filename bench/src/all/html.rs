@@ -74,10 +74,21 @@ fn pictures(results: &Results) -> String {
         None => format!("<figure><h3>{}</h3><p>Nothing was measured here that tells.</p></figure>", question.title),
         Some(sum) => {
             let picture = charts::speeds(question.title, question.reference, &question.rows);
-            format!("<figure><h3>{}</h3><p>{}</p>{picture}</figure>", question.title, escape(&sum))
+            let sweeps = question.sweeps.iter().filter_map(|name| Some((name, sweep(results, name)?.1)));
+            let titled =
+                |(name, picture): (&String, String)| format!("<figure><p>{}</p>{picture}</figure>", escape(name));
+            let sweeps: String = sweeps.map(titled).collect();
+            format!("<figure><h3>{}</h3><p>{}</p>{picture}</figure>{sweeps}", question.title, escape(&sum))
         }
     };
     questions(results).iter().map(picture).collect()
+}
+
+/// The first of the rows that differ in one number, and their picture.
+fn sweep<'a>(results: &'a Results, name: &str) -> Option<(&'a Row, String)> {
+    let of = |row: &&Row| row.sweep.as_ref().is_some_and(|(own, _)| own == name);
+    let group: Vec<&Row> = results.rows.iter().filter(of).collect();
+    Some((*group.first()?, charts::sweep(name, &group)?))
 }
 
 fn contents(results: &Results) -> String {
@@ -114,13 +125,9 @@ fn section(results: &Results, number: usize, row: &Row) -> String {
     }
     text += "<div class=\"grid\">";
     if let Some((name, _)) = &row.sweep {
-        let group: Vec<&Row> =
-            results.rows.iter().filter(|other| other.sweep.as_ref().is_some_and(|(own, _)| own == name)).collect();
         // With the first of them.
-        if group.first().is_some_and(|first| first.key() == row.key()) {
-            if let Some(picture) = charts::sweep(name, &group) {
-                text += &format!("<figure>{picture}</figure>");
-            }
+        if let Some((_, picture)) = sweep(results, name).filter(|(first, _)| first.key() == row.key()) {
+            text += &format!("<figure>{picture}</figure>");
         }
     }
     if let Some(picture) = charts::rounds(row) {
@@ -219,6 +226,8 @@ mod tests {
             "How much faster than swap?",
             "How close to the device?",
             "What do large pages bring?",
+            "Remote against disk?",
+            "What do turns of MPI ranks bring?",
             "What does it cost when it fits?",
             "And faster than what else helps?",
         ] {
@@ -249,7 +258,7 @@ mod tests {
         results.rows.retain(|row| row.chapter == "malloc");
         results.finished = false;
         let page = page(&results);
-        assert_eq!(page.matches("Nothing was measured here that tells.").count(), 4);
+        assert_eq!(page.matches("Nothing was measured here that tells.").count(), 6);
         assert!(page.contains("Not finished:"));
         results.rows.clear();
         assert!(super::page(&results).contains("In short"));

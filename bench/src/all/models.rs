@@ -6,7 +6,7 @@ use super::contest::{Contender, Read, Task};
 use super::ground::{Means, Start};
 use super::plan::{Add, PLAIN, Worker, other, others, ream};
 use super::result::Kind;
-use crate::pages::rows::{find, python};
+use crate::pages::rows::{CORRUPT, find, python};
 use std::path::Path;
 
 const CHAPTER: &str = "models";
@@ -149,12 +149,13 @@ fn allocating(quick: bool, worker: Worker<'_>, add: Add<'_>) {
     program("Redis", what, data, "redis-server", ["redis", entries], seconds);
     let count: u64 = if quick { 1_000_000 } else { 10_000_000 };
     let code = format!(
-        "import time
+        "import os, time
 t = time.perf_counter()
 d = {{i * 7: i for i in range({count})}}
 s = sum(d[i * 7] for i in range(0, {count}, 3))
 n = len(d)
 t = time.perf_counter() - t
+if os.environ.get('{CORRUPT}'): s += 1
 assert n == {count} and s == sum(range(0, {count}, 3)), 'WRONG RESULT'
 print(t, n)"
     );

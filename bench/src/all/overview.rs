@@ -3,6 +3,7 @@
 use super::charts::Point;
 use super::result::{Kind, Results, Row, Speed};
 use super::table::number;
+use super::{distant, ranks};
 use crate::statistics::{Spread, median};
 
 /// A question, and what answers it.
@@ -15,6 +16,8 @@ pub struct Question {
     pub reference: &'static str,
     /// Rows with their points, the one that counts first.
     pub rows: Vec<(String, Vec<Point>)>,
+    /// Rows that differ in one number: what they have in common.
+    pub sweeps: Vec<String>,
 }
 
 impl Question {
@@ -113,44 +116,62 @@ fn otherwise(row: &Row) -> Option<Vec<Point>> {
     Some(points)
 }
 
+/// A server's RAM against the store's disk, by programs with a quarter of their data local and by single pages.
+fn remote(row: &Row) -> Option<Vec<Point>> {
+    (row.chapter == distant::CHAPTER && row.sweep.as_ref().is_none_or(|(_, share)| *share == 25.0)).then_some(())?;
+    let spread = ours(row, &|speed| speed.over == distant::FILE).into_iter().next()?;
+    let mut points = vec![point(Kind::Ream, false, "a server, over a file", spread)];
+    let local = ours(row, &|speed| speed.kind == Kind::Plain).into_iter().next();
+    points.extend(local.map(|local| point(Kind::Plain, true, "a server, over all data local", local)));
+    Some(points)
+}
+
+fn turns(row: &Row) -> Option<Vec<Point>> {
+    (row.chapter == ranks::CHAPTER).then_some(())?;
+    let spread = ours(row, &|speed| speed.kind == Kind::Other).into_iter().next()?;
+    let mut points = vec![point(Kind::Other, false, "turns, over none", spread)];
+    let plain = ours(row, &|speed| speed.kind == Kind::Plain).into_iter().next();
+    points.extend(plain.map(|plain| point(Kind::Plain, true, "turns, over enough memory", plain)));
+    Some(points)
+}
+
 /// All questions; those without rows were not measured.
 pub fn questions(results: &Results) -> Vec<Question> {
     let rows = |points: fn(&Row) -> Option<Vec<Point>>| {
         let good = results.rows.iter().filter(|row| row.failed.is_none());
         good.filter_map(|row| Some((title(row), points(row)?))).collect()
     };
+    let of =
+        |title, about, reference, points| Question { title, about, reference, rows: rows(points), sweeps: Vec::new() };
     vec![
+        of("How much faster than swap?", "Times as fast as kernel swap as it is set", "as fast as swap", swap),
+        of("How close to the device?", "Share of what direct I/O gets", "the device", device),
+        of("What do large pages bring?", "Ream, times as fast as the plain program", "as fast as plain", large),
         Question {
-            title: "How much faster than swap?",
-            about: "Times as fast as kernel swap as it is set",
-            reference: "as fast as swap",
-            rows: rows(swap),
+            sweeps: shares(results),
+            ..of("Remote against disk?", "A memory server, times as fast as a file on disk", "as fast as disk", remote)
         },
-        Question {
-            title: "How close to the device?",
-            about: "Share of what direct I/O gets",
-            reference: "the device",
-            rows: rows(device),
-        },
-        Question {
-            title: "What do large pages bring?",
-            about: "Ream, times as fast as the plain program",
-            reference: "as fast as plain",
-            rows: rows(large),
-        },
-        Question {
-            title: "What does it cost when it fits?",
-            about: "Ream, times as fast as the plain program",
-            reference: "no cost",
-            rows: rows(fits),
-        },
-        Question {
-            title: "And faster than what else helps?",
-            about: "Times as fast as the best of zram, zswap, file mappings and memkind",
-            reference: "as fast as the best",
-            rows: rows(otherwise),
-        },
+        of("What do turns of MPI ranks bring?", "In turns, times as fast as without", "as fast without turns", turns),
+        of("What does it cost when it fits?", "Ream, times as fast as the plain program", "no cost", fits),
+        of(
+            "And faster than what else helps?",
+            "Times as fast as the best of zram, zswap, file mappings and memkind",
+            "as fast as the best",
+            otherwise,
+        ),
     ]
+}
+
+/// Programs that page to a server, by the share of their data that is local.
+fn shares(results: &Results) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let rows = results.rows.iter().filter(|row| row.chapter == distant::CHAPTER && row.failed.is_none());
+    for (name, _) in rows.filter_map(|row| row.sweep.as_ref()) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
 }
 
 #[cfg(test)]
@@ -162,7 +183,9 @@ mod tests {
     fn questions_are_answered_by_the_rows_that_tell() {
         let questions = questions(&example());
         let counts: Vec<usize> = questions.iter().map(|question| question.rows.len()).collect();
-        assert_eq!(counts, [4, 1, 1, 2, 3]);
+        assert_eq!(counts, [4, 1, 1, 1, 1, 2, 3]);
+        assert_eq!(questions[3].sweeps.len(), 1);
+        assert!(questions[4].sum().unwrap().contains("4.50 ×"));
         let sum = questions[1].sum().unwrap();
         assert!(sum.starts_with("Share of what direct I/O gets: 0.917 × by the median of 1 rows"), "{sum}");
         let large = &questions[2].rows[0].1;

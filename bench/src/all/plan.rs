@@ -5,9 +5,10 @@ use super::contest::{Contender, Read, Task};
 use super::distant;
 use super::ground::{Means, Start};
 use super::result::Kind;
-use super::{models, slices};
+use super::{models, ranks, slices};
 use crate::arguments::Paging;
 use crate::malloc::PATTERNS;
+use crate::mpi::Size;
 use crate::others::OTHERS;
 use crate::pages::rows::{self as computations, Work};
 use crate::remote::Part;
@@ -23,6 +24,8 @@ pub enum Job {
     Contest(Box<Task>),
     /// A part of `ream bench remote`.
     Remote(Part),
+    /// A program of MPI.
+    Ranks(Size),
 }
 
 /// A step.
@@ -132,11 +135,15 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     for part in Part::all() {
         let estimate = match part {
             Part::Rows(_) => (sizes.rounds + 1) as f64 * 12.0 * (sizes.seconds + 0.4),
-            // One run each: a quick look at the network is enough there.
-            Part::Program(..) if quick => continue,
-            Part::Program(..) => 10.0,
+            // A quick look at the network has two of them.
+            Part::Program(..) if quick && !part.is_one_of(&["stream", "blocked"], 2) => continue,
+            Part::Program(..) => 16.0,
         };
         steps.push(Step { name: format!("{}: {}", distant::CHAPTER, part.name()), estimate, job: Job::Remote(part) });
+    }
+    for (size, seconds) in ranks::sizes(options.scale) {
+        let (name, estimate) = (format!("{}: {}", ranks::CHAPTER, size.name), seconds * ranks::rounds(options) as f64);
+        steps.push(Step { name, estimate, job: Job::Ranks(size) });
     }
     steps
 }

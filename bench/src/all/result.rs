@@ -356,6 +356,27 @@ pub(super) mod tests {
             row.compare("by hand", "plain");
             rows.push(row);
         }
+        for (share, ream, file) in [(25.0, 4.0, 6.0), (50.0, 2.0, 2.4), (100.0, 1.0, 1.0)] {
+            let mut row = Row::new("memory server", &format!("blocked-t2-{share}%"), "a stencil");
+            row.sweep = Some(("blocked, 2 threads, paged to a memory server".into(), share));
+            row.series = vec![
+                series("Ream", Kind::Ream, &[ream, ream * 1.1]),
+                series("all local, without Ream", Kind::Plain, &[1.0, 1.1]),
+                series("file store", Kind::Other, &[file, file * 1.2]),
+            ];
+            row.compare("Ream", "all local, without Ream");
+            row.compare("Ream", "file store");
+            rows.push(row);
+        }
+        let mut turns = Row::new("MPI ranks", "pagerank", "ranks");
+        turns.series = vec![
+            series("plain", Kind::Plain, &[1.0]),
+            series("Ream", Kind::Ream, &[2.0]),
+            series("no turns", Kind::Other, &[9.0]),
+        ];
+        turns.compare("Ream", "no turns");
+        turns.compare("Ream", "plain");
+        rows.push(turns);
         let mut failed = Row::new("large pages", "R sort", "sorts");
         failed.unavailable = Some("there is no Rscript in PATH".into());
         rows.push(failed);

@@ -1,6 +1,6 @@
 //! Where the data of a computation lie: in the heap, in static data, or on a thread's stack.
 
-use crate::compute::Kernel;
+use crate::compute::{Kernel, Outcome};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
@@ -70,7 +70,8 @@ fn mapped(words: usize, flags: i32) -> &'static mut [u64] {
 }
 
 /// What `work` returns for that much memory of that kind, at most 256 MiB but in the heap; its content is zero.
-pub fn with(place: Place, bytes: usize, how: How, work: Kernel) -> (f64, u64) {
+pub fn with(place: Place, bytes: usize, how: How, kernel: Kernel, corrupt: bool) -> Outcome {
+    let work = move |memory: &mut [u64]| kernel(memory, corrupt);
     let words = bytes / 8;
     let hand = how == How::Hand;
     match place {
@@ -99,7 +100,7 @@ pub fn with(place: Place, bytes: usize, how: How, work: Kernel) -> (f64, u64) {
 }
 
 #[inline(never)]
-fn on_the_stack(words: usize, hand: bool, work: Kernel) -> (f64, u64) {
+fn on_the_stack(words: usize, hand: bool, work: impl Fn(&mut [u64]) -> Outcome) -> Outcome {
     if hand {
         let here = 0u8;
         let end = (&raw const here).addr() & !(BLOCK - 1);
@@ -110,7 +111,7 @@ fn on_the_stack(words: usize, hand: bool, work: Kernel) -> (f64, u64) {
 }
 
 #[inline(never)]
-fn fill_and_work(words: usize, work: Kernel) -> (f64, u64) {
+fn fill_and_work(words: usize, work: impl Fn(&mut [u64]) -> Outcome) -> Outcome {
     let mut memory: MaybeUninit<Words> = MaybeUninit::uninit();
     let start = memory.as_mut_ptr().cast::<u64>();
     // SAFETY: `words` are within the array, and written before they are used.

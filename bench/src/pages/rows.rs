@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 pub enum Work {
     /// The worker: computation, kind of memory.
     Kernel(&'static str, &'static str),
-    /// R: what is prepared, what is timed, and its checksum.
+    /// R: what is prepared, what is timed, and its checksum; by the last is known how to check it.
     R(&'static str, &'static str, &'static str),
     /// Python imports a package; timed is the whole run, or only the import.
     Python {
@@ -103,6 +103,16 @@ const FFT: &str = "fft(fft(x),inverse=TRUE)";
 const SUM: &str = "c(Re(sum(r)),Im(sum(r)))";
 const SORT: &str = "c(r[1],r[length(r)],sum(as.numeric(r[seq.int(1,length(r),97)])))";
 
+/// Whether a result in R is right, by another way, and how it is spoilt to see that this is found; by its checksum.
+const CHECKS: &[(&str, &str, &str)] = &[
+    (QR, "max(abs(qr.X(r)-h))<1e-8", "r$qr[1]<-r$qr[1]+1"),
+    (LM, "max(abs(crossprod(cbind(1,x),r$residuals)))<1e-5", "r$residuals[1]<-r$residuals[1]+1"),
+    (SUM, "max(Mod(r/length(x)-x))<1e-8", "r[1]<-r[1]+1e6"),
+    (SORT, "!is.unsorted(r)&&sum(as.numeric(r))==sum(as.numeric(x))", "r[1]<-r[1]+1L"),
+];
+/// Names a variable that, when set, has R's and Python's rows spoil their result.
+pub const CORRUPT: &str = "BENCH_CORRUPT";
+
 /// All rows. `available` are the bytes of RAM that may be taken: the largest data are half of that at most.
 pub fn all(available: u64, quick: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
@@ -175,9 +185,12 @@ impl Row {
             }
             Work::R(before, timed, sum) => {
                 let rscript = find("Rscript").ok_or("there is no Rscript in PATH")?;
+                let (_, check, spoil) =
+                    CHECKS.iter().find(|(of, ..)| *of == sum).ok_or("nobody knows how to check it")?;
                 let code = format!(
                     "{HILBERT}; set.seed(1); {before}; t <- Sys.time(); r <- {timed}; \
-                     s <- as.numeric(Sys.time()-t,units='secs'); \
+                     s <- as.numeric(Sys.time()-t,units='secs'); if (nzchar(Sys.getenv('{CORRUPT}'))) {spoil}; \
+                     if (!isTRUE({check})) {{ message('WRONG RESULT'); quit(status=1) }}; \
                      cat(sprintf('%.6f',s), paste(sprintf('%.10g',{sum}),collapse='/'), '\\n')"
                 );
                 Ok((rscript, vec!["--vanilla".into(), "-e".into(), code]))

@@ -32,7 +32,7 @@ const fn program(name: &'static str, what: &'static str, side: u64, rounds: u64,
 }
 
 /// All programs, in small or full size.
-pub fn all(quick: bool) -> [Program; 6] {
+pub fn all(quick: bool) -> [Program; 7] {
     const fn cube(side: u64) -> u64 {
         2 * 8 * (side + 2) * (side + 2) * (side + 2)
     }
@@ -43,6 +43,7 @@ pub fn all(quick: bool) -> [Program; 6] {
         program("micro", "one number of each page, in order", mib, of(3, 4), mib << 20),
         program("stream", "STREAM's four loops", numbers, of(2, 3), 3 * 8 * numbers),
         program("matmul", "matrix multiplication in tiles", rows, 1, 3 * 8 * rows * rows),
+        program("blas", "matrix multiplication by OpenBLAS", rows, of(4, 8), 3 * 8 * rows * rows),
         program("stencil", "7-point stencil", points, of(8, 16), cube(points)),
         program("blocked", "7-point stencil with temporal blocking", blocked, of(16, 32), cube(blocked)),
         program("fft", "3-D FFT with FFTW", side, 1, 16 * side * side * side),
@@ -144,8 +145,18 @@ impl Bench {
         Ok(Run { seconds, whole: ran.seconds, bytes })
     }
 
-    /// How a program fares with less and less of its data local: a row a share, plain time over time.
-    pub(super) fn shares(&mut self, program: &Program, threads: u64, rounds: usize) -> Result<Vec<Figure>, String> {
+    /// How a program fares with less and less of its data local: a row a share, plain time over time; with `file`, also with a
+    /// file as the store.
+    pub(super) fn shares(
+        &mut self,
+        program: &Program,
+        threads: u64,
+        rounds: usize,
+        file: bool,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Figure>, String> {
+        let names = (threads, if threads == 1 { "thread" } else { "threads" });
+        let together = format!("{}, {} {}, paged to a memory server", program.name, names.0, names.1);
         let mut figures: Vec<Figure> = SHARES
             .iter()
             .map(|share| Figure {
@@ -153,15 +164,25 @@ impl Bench {
                 what: format!("{}, {threads} threads, {share} % local, sealed", program.what),
                 unit: "s",
                 other: "all local, without Ream".into(),
+                sweep: Some((together.clone(), if *share == 12 { 12.5 } else { *share as f64 })),
                 ..Figure::default()
             })
             .collect();
         let mut sum = None;
-        for _ in 0..rounds {
+        let on_disk: [OsString; 2] = ["--store".into(), self.options.store.as_os_str().to_owned()];
+        for round in 0..rounds {
             let plain = self.program(program, threads, None, &[], &mut sum)?;
-            for (figure, share) in figures.iter_mut().zip(SHARES) {
-                let run = self.program(program, threads, Some(share), &[], &mut sum)?;
-                figure.ream.push(run.seconds);
+            for (place, (figure, share)) in figures.iter_mut().zip(SHARES).enumerate() {
+                progress(round * SHARES.len() + place, rounds * SHARES.len());
+                // Which goes first changes from row to row and from round to round.
+                for turn in 0..2 {
+                    if (turn + place + round) % 2 == 0 {
+                        figure.ream.push(self.program(program, threads, Some(share), &[], &mut sum)?.seconds);
+                    } else if file {
+                        let run = self.program_at(program, threads, Some(share), &on_disk, &mut sum)?;
+                        figure.file.push(run.seconds);
+                    }
+                }
                 figure.against.push(plain.seconds);
             }
         }

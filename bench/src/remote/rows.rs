@@ -98,6 +98,8 @@ const OUT: (Probe, &str) = (Probe::Line(Way::Out), "line");
 const BOTH: (Probe, &str) = (Probe::Line(Way::Both), "line");
 const BULK: (Probe, &str) = (Probe::PageIn(Over::Capped), "page-in");
 const PING: (Probe, &str) = (Probe::Ping, "bare TCP");
+/// What the store of this machine is called.
+pub const FILE: &str = "file store";
 const MBS: &str = "MB/s";
 const US: &str = "µs, p50";
 const MISSES: &str = "misses/s";
@@ -126,11 +128,11 @@ pub const ROWS: &[Row] = &[
         "pages at random, sealed",
         MISSES,
         Probe::Random(1),
-        (Probe::File(1), "file store"),
+        (Probe::File(1), FILE),
         Some(Must::Least(2.0)),
     ),
-    row("random-4", "the same, 4 threads", MISSES, Probe::Random(4), (Probe::File(4), "file store"), None),
-    row("random-16", "the same, 16 threads", MISSES, Probe::Random(16), (Probe::File(16), "file store"), None),
+    row("random-4", "the same, 4 threads", MISSES, Probe::Random(4), (Probe::File(4), FILE), None),
+    row("random-16", "the same, 16 threads", MISSES, Probe::Random(16), (Probe::File(16), FILE), None),
 ];
 
 /// What a row came to: one value a round.
@@ -148,6 +150,10 @@ pub struct Figure {
     pub against: Vec<f64>,
     /// Who the other is.
     pub other: String,
+    /// The same as ours, with a file as the store; empty where nobody asked.
+    pub file: Vec<f64>,
+    /// Of figures that differ in one number: what they have in common, and this one's number.
+    pub sweep: Option<(String, f64)>,
     /// What is to be reached.
     pub must: Option<Must>,
     /// Seconds of processor time per GB that travelled: of the program with its pager, and of the server.

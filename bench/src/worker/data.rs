@@ -114,6 +114,13 @@ impl Data {
         }
     }
 
+    /// Changes a word that nobody expects to change.
+    pub fn spoil(&self, page: u64) {
+        let (words, ..) = self.of(page);
+        // SAFETY: inside the page, which nobody else uses.
+        unsafe { *words.add(WORDS / 2) ^= 1 };
+    }
+
     /// Gives the content of pages up; they hold zeros until they are written.
     pub fn discard(&self, page: u64, count: u64) {
         let (words, ..) = self.of(page);

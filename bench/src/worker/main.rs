@@ -21,12 +21,12 @@ fn main() {
             Ok(pages) => serve(pages),
             Err(_) => usage(),
         },
-        ["fits", pages, passes] => match (pages.parse(), passes.parse()) {
-            (Ok(pages), Ok(passes)) => fits(pages, passes),
+        ["fits", pages, passes, rest @ ..] => match (pages.parse(), passes.parse(), rest) {
+            (Ok(pages), Ok(passes), [] | ["--corrupt"]) => fits(pages, passes, !rest.is_empty()),
             _ => usage(),
         },
-        ["malloc", threads, rounds] => match (threads.parse(), rounds.parse()) {
-            (Ok(threads), Ok(rounds)) => small::run(threads, rounds),
+        ["malloc", threads, rounds, rest @ ..] => match (threads.parse(), rounds.parse(), rest) {
+            (Ok(threads), Ok(rounds), [] | ["--corrupt"]) => small::run(threads, rounds, !rest.is_empty()),
             _ => usage(),
         },
         ["peer", address] => peer::answer(address),
@@ -48,7 +48,7 @@ fn main() {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: ream-bench-worker data PAGES | fits PAGES PASSES | malloc THREADS ROUNDS | compile FUNCTIONS [--corrupt] | \
+        "usage: ream-bench-worker data PAGES | fits PAGES PASSES [--corrupt] | malloc THREADS ROUNDS [--corrupt] | compile FUNCTIONS [--corrupt] | \
          redis ENTRIES [--corrupt] | peer ADDR:PORT | call ADDR:PORT ping COUNT | \
          call ADDR:PORT swap BYTES SECONDS | call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | keep-journal"
     );
@@ -127,11 +127,14 @@ fn usage_now() -> (f64, u64) {
 }
 
 /// Data that fit: prints the seconds of the first touch of every page and of the passes after it.
-fn fits(pages: usize, passes: u64) {
+fn fits(pages: usize, passes: u64, corrupt: bool) {
     let begun = Instant::now();
     let mut walks = walks::Walks::new(data::Data::new(pages));
     walks.fill();
     let first = begun.elapsed().as_secs_f64();
+    if corrupt {
+        walks.spoil();
+    }
     let begun = Instant::now();
     for _ in 0..passes {
         for walk in [ream_bench::work::Walk::Sequential, ream_bench::work::Walk::Change, ream_bench::work::Walk::Random]

@@ -56,8 +56,36 @@ fn medium(rounds: u64, random: &mut Random) {
     held.into_iter().for_each(release);
 }
 
-/// Runs each pattern in every thread and prints the wall time of each.
-pub fn run(threads: u64, rounds: u64) {
+/// Blocks of all sizes whose bytes say whose they are, one of which at random is replaced each time: whether each still holds
+/// what it was filled with when it is freed. That is not timed.
+fn whole(me: u64, corrupt: bool) -> bool {
+    let (mut held, mut random) = (vec![(std::ptr::null_mut::<u8>(), 0usize); HELD], Random(me));
+    let byte = |place: usize, size: usize| (place * 31 + size) as u8 ^ me as u8;
+    let end = |(block, size): (*mut u8, usize), place: usize| {
+        // SAFETY: the block was allocated with as many bytes, all of them written; or is null, and there are none.
+        let right = (0..size).all(|at| unsafe { block.add(at).read() } == byte(place, size));
+        release(block);
+        right
+    };
+    let mut right = true;
+    for round in 0..HELD * 8 {
+        let place = random.below(HELD as u64) as usize;
+        right &= end(held[place], place);
+        let size = if round % 64 == 0 { 1 + random.below(1 << 16) } else { 1 + random.below(1024) } as usize;
+        let block = allocate(size);
+        // SAFETY: the block has so many bytes.
+        unsafe { block.write_bytes(byte(place, size), size) };
+        held[place] = (block, size);
+    }
+    if let Some((block, _)) = held.iter().find(|(block, _)| corrupt && !block.is_null()) {
+        // SAFETY: it has at least one byte.
+        unsafe { **block ^= 1 };
+    }
+    held.into_iter().zip(0..).fold(right, |right, (block, place)| right & end(block, place))
+}
+
+/// Runs each pattern in every thread and prints the wall time of each; ends with 1 when blocks do not hold what was written.
+pub fn run(threads: u64, rounds: u64, corrupt: bool) {
     let patterns: [fn(u64, &mut Random); 4] = [pairs, mixed, waves, medium];
     let times = patterns.map(|pattern| {
         let begun = Instant::now();
@@ -69,6 +97,15 @@ pub fn run(threads: u64, rounds: u64) {
         });
         begun.elapsed().as_secs_f64().to_string()
     });
+    let right = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|me| scope.spawn(move || whole(me, false))).collect();
+        let own = whole(0, corrupt);
+        others.into_iter().fold(own, |right, other| right & other.join().unwrap_or(false))
+    });
+    if !right {
+        eprintln!("ream-bench-worker: malloc: WRONG RESULT: a block does not hold what was written");
+        std::process::exit(1);
+    }
     println!("{}", times.join(" "));
 }
 

@@ -63,6 +63,11 @@ impl Walks {
         pages
     }
 
+    /// Changes a word behind everybody's back: who verifies must find it.
+    pub fn spoil(&mut self) {
+        self.data.spoil(self.data.pages() / 2);
+    }
+
     /// Touches pages at random, one at a time; the microseconds that each touch took which `missed` counts, as it tells after
     /// each.
     pub fn touches(&mut self, touches: u64, missed: &dyn Fn() -> u64) -> Vec<f64> {

@@ -1,0 +1,139 @@
+//! Programs of MPI whose ranks need more memory than there is, as rows of `ream bench all`: in turns of Ream's, without turns,
+//! with enough memory, and on swap.
+
+use super::arguments::{Options, Scale};
+use super::ground::Ground;
+use super::result::{Kind, Row, Series};
+use super::timetable::Allotted;
+use crate::mpi::{Came, Contest, Job, RANKS, Size};
+use std::time::{Duration, Instant};
+
+/// The chapter's name.
+pub const CHAPTER: &str = "MPI ranks";
+/// Turns are the point: what is compared is called so.
+const NO_TURNS: &str = "no turns";
+
+/// The programs; seconds of a row with one round.
+pub fn sizes(scale: Scale) -> Vec<(Size, f64)> {
+    let of = |name, mebibytes, rounds, seconds| (Size { name, mebibytes, rounds }, seconds);
+    match scale {
+        Scale::Quick => vec![of("pagerank", 12, 2, 16.0), of("kmeans", 16, 2, 16.0)],
+        Scale::Full => vec![
+            of("pagerank", 24, 3, 45.0),
+            of("kmeans", 48, 3, 45.0),
+            of("sgd", 24, 1, 45.0),
+            of("mttkrp", 24, 2, 45.0),
+            of("contract", 24, 1, 45.0),
+        ],
+    }
+}
+
+/// Rounds that count.
+pub fn rounds(options: &Options) -> usize {
+    options.rounds.unwrap_or(if options.scale == Scale::Quick { 1 } else { 2 })
+}
+
+fn what(name: &str) -> &'static str {
+    match name {
+        "pagerank" => "PageRank on a graph like that of the web",
+        "kmeans" => "k-means: points gone through in order",
+        "sgd" => "matrix factorisation by stochastic gradient descent",
+        "mttkrp" => "a sparse tensor times matrices, in each of its modes",
+        _ => "a graph contracted level by level, and sides brought back: memory grows and shrinks",
+    }
+}
+
+/// The row, without figures.
+pub fn row(size: Size) -> Row {
+    let about = format!(
+        "{}; {RANKS} ranks, {} MiB of RAM for {} MiB of data",
+        what(size.name),
+        size.memory() >> 20,
+        size.data() >> 20
+    );
+    Row { data: size.data() >> 20, ..Row::new(CHAPTER, size.name, &about) }
+}
+
+/// Measures a program; its row says itself what is not there.
+///
+/// # Errors
+/// Plain or turns failed, another result came, or the benchmark was interrupted.
+pub fn measure(
+    ground: &mut Ground,
+    size: Size,
+    options: &Options,
+    time: &Allotted,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Row, String> {
+    let mut row = row(size);
+    let left = time.end.map_or(Duration::from_secs(900), |end| end.saturating_duration_since(Instant::now()));
+    let job = match Job::find(None, &ground.commands, left) {
+        Ok(job) => job,
+        Err(why) => return Ok(Row { unavailable: Some(why), ..row }),
+    };
+    // A cgroup of this size is nobody else's.
+    ground.no_swap();
+    let swap = ground.swap(size.data() * 2, size.with_mpi()).map(crate::swap::Swap::entrance);
+    let quick = options.scale == Scale::Quick;
+    let most = if quick { 10.0 } else { 15.0f64 };
+    let patience = Duration::from_secs_f64(time.seconds().map_or(most, |seconds| most.min((seconds / 4.0).max(5.0))));
+    let common = [format!("--memory={}", size.memory()), format!("--store={}", ground.store.display())];
+    let turns: Vec<String> = common.into_iter().chain(options.with.iter().cloned()).collect();
+    let none: Vec<String> = turns.iter().cloned().chain(["--ranks-at-once=all".into()]).collect();
+    let (rounds, group, warm) = (rounds(options), swap.as_ref().ok().cloned(), 2);
+    let contest = Contest { job: &job, size, rounds, turns, none, group, patience, warm };
+    let begun = Instant::now();
+    let came = contest.measure(progress, &|done| time.fits(begun.elapsed() / u32::try_from(done).unwrap_or(1)));
+    ground.no_swap();
+    fill(&mut row, size, &came?, swap.err().as_deref(), patience);
+    let done = row.series[0].values.len();
+    if done < rounds {
+        row.notes.push(format!("{done} of {rounds} rounds, for the time limit"));
+    }
+    Ok(row)
+}
+
+/// Series, speeds and notes.
+fn fill(row: &mut Row, size: Size, came: &Came, no_swap: Option<&str>, patience: Duration) {
+    let memory = size.memory() >> 20;
+    let ways = [
+        ("plain", Kind::Plain, "as it is, with all memory that it wants".to_owned()),
+        ("Ream", Kind::Ream, format!("ream run --memory {memory}M")),
+        (NO_TURNS, Kind::Other, format!("ream run --memory {memory}M --ranks-at-once all")),
+        (
+            "swap",
+            Kind::Swap,
+            format!("memory cgroup of {} MiB, 12 MiB a rank of it for MPI itself; swap file", size.with_mpi() >> 20),
+        ),
+    ];
+    for (place, (name, kind, setting)) in ways.into_iter().enumerate() {
+        let absent = no_swap.filter(|_| kind == Kind::Swap).map(str::to_owned);
+        row.series.push(Series { values: came.seconds[place].clone(), absent, ..Series::new(name, kind, &setting) });
+        if came.late[place] {
+            let seconds = patience.as_secs_f64();
+            row.notes.push(format!("{name} was ended after {seconds:.0} s and counts as that long: it takes longer"));
+        }
+    }
+    for over in [NO_TURNS, "swap", "plain"] {
+        row.compare("Ream", over);
+    }
+    row.notes.push(format!("at most {:.3} of the budget in RAM", came.peak));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_held_against_everything_else() {
+        let size = sizes(Scale::Quick)[0].0;
+        let mut row = row(size);
+        let seconds = [vec![1.0], vec![2.0], vec![10.0], vec![]];
+        let came = Came { seconds, late: [false, false, true, false], peak: 1.0 };
+        fill(&mut row, size, &came, Some("needs root"), Duration::from_secs(10));
+        let ratios: Vec<(&str, f64)> = row.speeds.iter().map(|speed| (speed.over.as_str(), speed.ratios[0])).collect();
+        assert_eq!(ratios, [("no turns", 5.0), ("plain", 0.5)]);
+        assert_eq!(row.series[3].absent.as_deref(), Some("needs root"));
+        assert!(row.notes[0].contains("ended after 10 s"), "{:?}", row.notes);
+    }
+}
