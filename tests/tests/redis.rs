@@ -1,10 +1,9 @@
 //! redis-server with a data set over the budget: BGSAVE, which forks, under writes; restart; compare.
 
-use ream_tests::{MIB, Redis, Reply, Run, Scratch, installed};
+use ream_tests::{MIB, MemoryServer, Redis, Reply, Run, Scratch, installed};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const KEYS: u64 = 24_000;
 const BYTES: usize = 4096;
 
 /// A value that can be computed again.
@@ -31,8 +30,8 @@ fn set(redis: &mut Redis, keys: impl Iterator<Item = u64>, version: u64) {
 }
 
 /// Every key must have one of the versions that `may_be` allows.
-fn compare(redis: &mut Redis, may_be: impl Fn(u64) -> Vec<u64>) {
-    for key in 0..KEYS {
+fn compare(redis: &mut Redis, keys: u64, may_be: impl Fn(u64) -> Vec<u64>) {
+    for key in 0..keys {
         let reply = redis.ask(&[b"GET", format!("key:{key}").as_bytes()]).expect("GET");
         let Reply::Bytes(bytes) = reply else { panic!("key {key}: {reply:?}") };
         let found = may_be(key).into_iter().any(|version| bytes == value(key, version));
@@ -48,19 +47,19 @@ fn server(program: &Path, directory: &Path) -> Run {
         .arg(socket)
         .arg("--dir")
         .arg(directory)
-        .memory(32)
         .unmeasured()
         .deadline(240)
 }
 
-#[test]
-fn redis_saves_in_the_background_under_writes_and_restarts() {
-    let Some(program) = installed("redis-server") else { return };
+/// A session that saves while it is written to: `keys` keys, in a server that is run like that, until a version is saved and
+/// another one there; then a restart `again` that has what was saved.
+fn saves(keys: u64, run: impl Fn(Run) -> Run, again: impl Fn(Run) -> Run) -> Option<ream_tests::Outcome> {
+    let program = installed("redis-server")?;
     let scratch = Scratch::new("redis");
     let socket = scratch.file("socket");
-    let running = server(&program, scratch.path()).start();
+    let running = run(server(&program, scratch.path())).start();
     let mut redis = Redis::connect(&socket);
-    set(&mut redis, 0..KEYS, 0);
+    set(&mut redis, 0..keys, 0);
     let before = redis.ask(&[b"LASTSAVE"]).expect("LASTSAVE");
     // LASTSAVE counts whole seconds.
     std::thread::sleep(Duration::from_millis(1100));
@@ -70,18 +69,40 @@ fn redis_saves_in_the_background_under_writes_and_restarts() {
     while redis.ask(&[b"LASTSAVE"]).expect("LASTSAVE") == before || versions == 0 {
         assert!(Instant::now() < deadline, "BGSAVE does not end");
         versions += 1;
-        set(&mut redis, (1..KEYS).step_by(2), versions);
+        set(&mut redis, (1..keys).step_by(2), versions);
     }
     // The server's own data are the last ones written; those that were saved are older: BGSAVE forks before it answers.
-    compare(&mut redis, |key| vec![if key % 2 == 1 { versions } else { 0 }]);
+    compare(&mut redis, keys, |key| vec![if key % 2 == 1 { versions } else { 0 }]);
     redis.send(&[b"SHUTDOWN", b"NOSAVE"]).expect("SHUTDOWN");
     let outcome = running.finish();
-    outcome.exited(0).paged_within(32 * MIB, 48 * MIB);
+    outcome.exited(0);
 
-    let running = server(&program, scratch.path()).start();
+    let running = again(server(&program, scratch.path())).start();
     let mut redis = Redis::connect(&socket);
-    assert_eq!(redis.ask(&[b"DBSIZE"]).expect("DBSIZE"), Reply::Line(KEYS.to_string()));
-    compare(&mut redis, |_| vec![0]);
+    assert_eq!(redis.ask(&[b"DBSIZE"]).expect("DBSIZE"), Reply::Line(keys.to_string()));
+    compare(&mut redis, keys, |_| vec![0]);
     redis.send(&[b"SHUTDOWN", b"NOSAVE"]).expect("SHUTDOWN");
     running.finish().exited(0);
+    Some(outcome)
+}
+
+#[test]
+fn redis_saves_in_the_background_under_writes_and_restarts() {
+    let within = |run: Run| run.memory(32);
+    let Some(outcome) = saves(24_000, within, within) else { return };
+    outcome.paged_within(32 * MIB, 48 * MIB);
+}
+
+/// What was saved is read by a server without Ream.
+#[test]
+fn redis_saves_what_is_at_a_memory_server_or_compressed() {
+    let server = MemoryServer::start("1G", &[]);
+    let stores: [&dyn Fn(Run) -> Run; 3] =
+        [&|run| server.store(run), &|run| run.zip(16), &|run| server.store(run.zip(16))];
+    for store in stores {
+        let Some(outcome) = saves(9000, |run| store(run).memory(16), |run| run) else { return };
+        outcome.paged_within(32 * MIB, 48 * MIB);
+    }
+    server.until("leases", |leases| leases == 0);
+    assert_eq!(server.figure("used_bytes"), 0);
 }

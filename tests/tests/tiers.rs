@@ -1,18 +1,22 @@
 //! Stores that are encrypted, and stores of several tiers: the same results, and nothing to be found or changed from outside.
 
-use ream_tests::{Case, MIB, MemoryServer, Run, Running, compiled};
+use ream_tests::{Case, MIB, MemoryServer, Run, Running, Scratch, compiled};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The store's file of a program that runs, as whoever may look into its process finds it.
 fn store_of(running: &Running) -> PathBuf {
-    let store = running.directory().join("store");
+    file_in(running, &running.directory().join("store"))
+}
+
+/// The same, in this directory.
+fn file_in(running: &Running, store: &Path) -> PathBuf {
     let threads = std::fs::read_dir(format!("/proc/{}/task", running.pid)).expect("its threads");
     for thread in threads.flatten() {
         for fd in std::fs::read_dir(thread.path().join("fd")).into_iter().flatten().flatten() {
             let link = std::fs::read_link(fd.path()).unwrap_or_default();
-            if link.starts_with(&store) {
+            if link.starts_with(store) {
                 return fd.path();
             }
         }
@@ -77,6 +81,64 @@ fn a_changed_page_stops_the_program() {
         let outcome = running.finish();
         outcome.exited(125).says("is not what was sealed for that place");
         assert_eq!(outcome.out(), "");
+    }
+}
+
+/// The pattern at a memory server, with a local copy in a directory.
+fn with_a_copy(server: &MemoryServer, directory: &Path, children: &str) -> Option<Run> {
+    Some(server.store(pattern(children)?).option("--spill").option(directory))
+}
+
+#[test]
+fn nothing_of_an_encrypted_local_copy_can_be_read() {
+    for (options, readable) in [(&[][..], true), (&["--encrypt"], false), (&["--encrypt", "--io=threads"], false)] {
+        let mut server = MemoryServer::start("1G", &[]);
+        let scratch = Scratch::new("copy");
+        let Some(run) = with_a_copy(&server, scratch.path(), "1") else { return };
+        let running = with(run, options).start();
+        running.until_paused();
+        let found = found(&File::open(file_in(&running, scratch.path())).expect("the copy"));
+        assert_eq!(found > 10_000, readable, "{options:?}: found {found} times");
+        assert!(readable || found == 0, "{options:?}: found {found} times");
+        // All comes from the copy from now on, for a child as well.
+        server.signal(libc::SIGKILL);
+        server.wait();
+        running.signal(libc::SIGUSR1);
+        let outcome = running.finish();
+        outcome.exited(0);
+        assert_eq!(outcome.out(), "right\n", "{options:?}");
+    }
+}
+
+#[test]
+fn a_changed_local_copy_matters_only_when_nobody_else_has_the_page() {
+    for alone in [false, true] {
+        let mut server = MemoryServer::start("1G", &[]);
+        let scratch = Scratch::new("copy");
+        let Some(run) = with_a_copy(&server, scratch.path(), "0") else { return };
+        let running = run.option("--encrypt").start();
+        running.until_paused();
+        let path = file_in(&running, scratch.path());
+        let file = OpenOptions::new().read(true).write(true).open(path).expect("the copy");
+        for page in 0..file.metadata().expect("its length").len() / 4096 {
+            let mut byte = [0];
+            if file.read_at(&mut byte, page * 4096 + 1234).is_ok_and(|bytes| bytes == 1) {
+                file.write_all_at(&[byte[0] ^ 1], page * 4096 + 1234).expect("changing it");
+            }
+        }
+        drop(file);
+        if alone {
+            server.signal(libc::SIGKILL);
+            server.wait();
+        }
+        running.signal(libc::SIGUSR1);
+        let outcome = running.finish();
+        if alone {
+            outcome.exited(125).says("the local copy (--spill) returned a page that is not what was sealed");
+        } else {
+            outcome.exited(0);
+        }
+        assert_eq!(outcome.out(), if alone { "" } else { "right\n" });
     }
 }
 

@@ -358,10 +358,7 @@ impl Settings {
     fn settle_encryption(&mut self, encrypt: Option<Given>) -> Result<(), Failure> {
         let Some(given) = encrypt else { return Ok(()) };
         let wanted = given.switch()?;
-        self.encrypt = wanted && self.memory_servers.is_empty();
-        if wanted && self.spill.is_some() {
-            return Err(given.refuse("the local copy (--spill) cannot be encrypted; give one of the two"));
-        }
+        self.encrypt = wanted && (self.memory_servers.is_empty() || self.spill.is_some());
         if wanted && self.zip_alone {
             return Err(given.refuse("for a store on disk; compressed pages stay in RAM"));
         }

@@ -27,8 +27,8 @@ pub(crate) const SPILL: Spec = Spec {
     value: "DIRECTORY",
     help: "write a copy of what goes to memory servers to a local disk",
     long: "Directory on a local disk that gets a copy of each page that goes to a memory server: written behind, and read \
-           when the server is lost. A file without a name, as a store is, whose content is not encrypted. Excludes \
-           --replicas.",
+           when the server is lost. A file without a name, as a store is, whose content is encrypted with --encrypt. \
+           Excludes --replicas.",
     variable: "REAM_SPILL",
     in_file: true,
     commands: COMMANDS,
@@ -40,7 +40,7 @@ pub(crate) const ENCRYPT: Spec = Spec {
     help: "encrypt what goes to the store on disk",
     long: "Encrypts each page on its way to the store's file, with a key that each process draws and never shows, and \
            notices when the file was changed, or pages in it were exchanged or set back: then the program is stopped. \
-           What goes to memory servers is encrypted without this, too; a local copy (--spill) is not.",
+           With memory servers it encrypts the local copy (--spill); what goes to them is encrypted in any case.",
     variable: "REAM_ENCRYPT",
     in_file: true,
     ..PLAIN

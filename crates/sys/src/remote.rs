@@ -75,6 +75,8 @@ pub struct RemoteConfig {
     pub replicas: u32,
     /// Whether the process's store file has a copy of each page.
     pub spill: bool,
+    /// Whether that copy is sealed.
+    pub spill_sealed: bool,
     /// Whether pages are sealed.
     pub sealed: bool,
     /// Longest that an answer may take where nobody else can give it, in microseconds.
@@ -195,6 +197,7 @@ impl Remote {
         // What its pages are bound to beside slot and version: the same wherever they go.
         let bound = remote.way(0).map_or(0, |(way, _)| way.lease);
         let table = Table::new(config.slots, key_bytes, bound, config.process.generation() as u32).map_err(&room)?;
+        let table = if config.spill_sealed { table.with_seals().map_err(&room)? } else { table };
         remote.keep_table(0, table);
         remote.conceal();
         let alone = remote.count == 1 && !config.spill;

@@ -223,6 +223,14 @@ fn copies_at_memory_servers() {
         settled(&[one, two]).unwrap_err(),
         "--store: \"tcp://a:1\": memory servers must be the only store; commas separate several"
     );
+    // Without a local copy nothing at servers is left to be encrypted.
+    let encrypted = |flags: &[(&str, Option<&str>)]| settle(flags, &[], "").map(|settings| settings.encrypt);
+    assert_eq!(encrypted(&[two, ("spill", Some("/x")), ("encrypt", None)]), Ok(true));
+    assert_eq!(encrypted(&[two, ("spill", Some("/x"))]), Ok(false));
+    assert_eq!(
+        encrypted(&[two, ("encrypt", None)]).unwrap_err(),
+        "--encrypt: for a store on disk; what goes to memory servers is encrypted in any case"
+    );
     // What a file says of copies does not matter without memory servers.
     assert_eq!(settle(&[], &[("REAM_REPLICAS", "2")], "").map(|settings| settings.replicas), Ok(1));
 }

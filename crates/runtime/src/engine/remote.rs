@@ -28,6 +28,7 @@ pub(super) fn config(
         servers,
         replicas: config.replicas,
         spill: config.spill != 0,
+        spill_sealed: config.spill != 0 && config.encrypt != 0,
         sealed: first.sealed != 0,
         deadline_us: first.deadline_ms.saturating_mul(1000),
         slots,
@@ -114,6 +115,9 @@ fn hear(news: News) {
                 }
             ))
         }
+        News::Forged(ream_stats::SPILL) => warn(format_args!(
+            "the local copy (--spill) held a page that is not what was sealed for that place (changed, exchanged or outdated); it is had from elsewhere"
+        )),
         News::Forged(index) => warn(format_args!(
             "the memory server {} returned a page that is not what was sealed for that place (changed, exchanged or outdated); another copy of it is used",
             Names(1 << index)
@@ -154,6 +158,12 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
     match why {
         Fatal::Corrupt(..) => {
             let forged = shard.machine_mut().forged();
+            if forged == Some(ream_stats::SPILL) {
+                tell(format_args!(
+                    "the local copy (--spill) returned a page that is not what was sealed for that place (changed, exchanged or outdated): the program is stopped, since nobody else has that page"
+                ));
+                end()
+            }
             tell(format_args!(
                 "the memory server {} returned a page that {}: the program is stopped, since its memory there cannot be had back",
                 Names(forged.map_or(u32::MAX, |index| 1 << index)),

@@ -85,9 +85,11 @@ pub(super) fn machine(
                             .connect(&remote, inherited.bequest)
                             .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
                     }
-                    if settled.encrypt != 0 || settled.zip_bytes > 0 {
+                    // A local copy of what is at memory servers is sealed with that.
+                    let sealed = settled.encrypt != 0 && !settled.is_remote();
+                    if sealed || settled.zip_bytes > 0 {
                         let tiers = TiersConfig {
-                            sealed: settled.encrypt != 0,
+                            sealed,
                             zip_bytes: settled.zip_bytes,
                             below: settled.zip_alone == 0,
                             ledger: session.ledger(),

@@ -28,7 +28,7 @@ struct Job {
     pages: u32,
     /// Who is to get it.
     target: usize,
-    /// It comes from the file: nobody vouches for it, so it gets a number of its own.
+    /// It comes from a file in clear: nobody vouches for it, so it gets a number of its own.
     filed: bool,
     versions: [u32; CHUNK as usize],
     part: Part,
@@ -172,8 +172,10 @@ impl Remote {
                 continue;
             }
             let Some(target) = self.target_of(index, slot, who) else { continue };
+            // A page that opened is what was written.
+            let filed = who == SPILLED && !self.config.spill_sealed;
             self.mend.found = true;
-            return Found::Job(Job { busy: true, table: index, slot, pages, target, filed: who == SPILLED, ..FREE });
+            return Found::Job(Job { busy: true, table: index, slot, pages, target, filed, ..FREE });
         }
         Found::More
     }

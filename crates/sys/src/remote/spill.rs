@@ -1,9 +1,11 @@
 //! The local copy of what is at memory servers: the store's file, written behind. A page counts as written there when it is
 //! in one of a few blocks of memory that are on their way to the file; when all are, writes wait for one.
 //!
-//! What lies there is as the program's memory was, as in any store file: readable by nobody else, and without a name.
+//! What lies there is as the program's memory was, as in any store file: readable by nobody else, and without a name. Or it is
+//! sealed (`--encrypt`), as what goes to the servers is, with the same seals: key, slot and version are the same, and
+//! so is the page.
 
-use super::{CHUNK, Remote, SPILLED};
+use super::{CHUNK, News, Remote, SPILLED};
 use crate::file::{Fd, Part};
 use crate::io::Io;
 use crate::linux::{SPILL_READ, SPILL_WRITE};
@@ -11,6 +13,8 @@ use crate::memory::MapSlice;
 use crate::queue::Queue;
 use crate::{Errno, process};
 use ream_page::{PAGE_BYTES, Slot};
+use ream_stats::SPILL;
+use ream_wire::seal::Place;
 
 /// Blocks of 64 pages on their way: 8 MiB.
 const BLOCKS: usize = 32;
@@ -142,6 +146,11 @@ impl Remote {
             unsafe {
                 core::ptr::with_exposed_provenance::<u8>(page).copy_to_nonoverlapping(place.as_mut_ptr(), PAGE_BYTES)
             };
+            if let Some(own) = self.tables.get_mut(0).filter(|_| self.config.spill_sealed) {
+                let slot = op.slot + index;
+                let bound = Place { lease: own.lease, store: own.store, slot, version: own.version(slot) };
+                own.set_seal(slot, self.key.seal(&bound, place).unwrap_or_default());
+            }
             if index % CHUNK == CHUNK - 1 || index == op.pages - 1 {
                 spill.submit(block, io, files.first().copied().unwrap_or(Fd::NONE));
             }
@@ -174,6 +183,8 @@ impl Remote {
             && unsafe { io.read(file, op.place(), bytes, Slot(first).offset(), SPILL_READ | u64::from(tag)) }.is_ok();
         if !begun {
             spill.reads.push(tag);
+        } else if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.changes = self.changes.count();
         }
     }
 
@@ -191,7 +202,51 @@ impl Remote {
         }
         // A part is had: the rest is asked for again.
         op.part = op.part.min((result.max(0) as usize / PAGE_BYTES) as u32);
-        self.part_read(tag);
+        if !self.config.spill_sealed || self.open_spilled(tag) {
+            self.part_read(tag);
+        } else {
+            self.route(tag);
+        }
+    }
+
+    /// Opens pages from the file where they are. False when one must be had from elsewhere; one that nobody else has holds
+    /// zeros, and the pager's hash decides whether anybody wanted it.
+    fn open_spilled(&mut self, tag: u32) -> bool {
+        let Some(op) = self.ops.get(tag as usize).copied() else { return true };
+        let other = if op.table == 0 { None } else { self.key_of(op.table) };
+        let key = other.as_ref().unwrap_or(&self.key);
+        let Some(table) = self.tables.get_mut(op.table as usize) else { return true };
+        let (mut forged, mut elsewhere) = (false, false);
+        for number in 0..op.part {
+            let slot = op.slot + op.done + number;
+            let bound = Place { lease: table.lease, store: table.store, slot, version: table.version(slot) };
+            // SAFETY: a frame of the read, whose bytes have come, and which nobody else uses before its end is told.
+            let page = unsafe {
+                let start = core::ptr::with_exposed_provenance_mut(op.place() + number as usize * PAGE_BYTES);
+                core::slice::from_raw_parts_mut(start, PAGE_BYTES)
+            };
+            let (who, seal) = (table.holder(slot), table.seal(slot).unwrap_or_default());
+            if key.open(&bound, page, &seal) || who & SPILLED == 0 {
+                continue;
+            }
+            match self.changes.since(op.changes, op.table, slot) {
+                Some(true) => continue,
+                Some(false) => {}
+                None => return false,
+            }
+            forged = true;
+            elsewhere |= who & !SPILLED != 0;
+            table.put(slot, 1, who & !SPILLED, &mut self.counts);
+        }
+        if forged {
+            self.mend.wake();
+            if elsewhere {
+                self.tell(News::Forged(SPILL));
+            } else {
+                self.forged = Some(SPILL);
+            }
+        }
+        !elsewhere
     }
 
     /// A block has been written, or not.

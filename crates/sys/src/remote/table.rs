@@ -4,6 +4,7 @@
 use crate::Errno;
 use crate::memory::{MapSlice, Zeroable};
 use ream_stats::{SERVERS, SPILL};
+use ream_wire::SEAL;
 use ream_wire::seal::KEY;
 
 /// One for the local copy.
@@ -22,6 +23,9 @@ pub(super) struct Table {
     versions: usize,
     holders: usize,
     slots: usize,
+    /// Seals of pages in the local copy, where that is sealed: there is no room for them in the file, and whoever
+    /// changes that cannot change them.
+    seals: usize,
     /// Its number at each server.
     pub(super) stores: [u32; SERVERS],
     /// Of an ancestor's: who has copies in stores that were made for that, and their numbers. Several processes may write
@@ -49,12 +53,38 @@ impl Table {
             versions: versions.as_ptr().expose_provenance(),
             holders: holders.as_mut_ptr().expose_provenance(),
             slots: slots as usize,
+            seals: 0,
             stores: [0; SERVERS],
             copies: 0,
             attics: [0; SERVERS],
             ours: u32::MAX,
             making: 0,
         })
+    }
+
+    /// Its local copy is sealed.
+    pub(super) fn with_seals(mut self) -> Result<Table, Errno> {
+        self.seals = MapSlice::<[u8; SEAL]>::new(self.slots)?.leak().as_mut_ptr().expose_provenance();
+        Ok(self)
+    }
+
+    fn seal_at(&self, slot: u32) -> Option<*mut [u8; SEAL]> {
+        let there = self.seals != 0 && (slot as usize) < self.slots;
+        // SAFETY: mapped by `with_seals` for ever, or inherited at the same place, and within it.
+        there.then(|| unsafe { core::ptr::with_exposed_provenance_mut::<[u8; SEAL]>(self.seals).add(slot as usize) })
+    }
+
+    /// The seal of a page in the local copy; `None` when that is not sealed.
+    pub(super) fn seal(&self, slot: u32) -> Option<[u8; SEAL]> {
+        // SAFETY: see `seal_at`.
+        self.seal_at(slot).map(|seal| unsafe { *seal })
+    }
+
+    pub(super) fn set_seal(&mut self, slot: u32, seal: [u8; SEAL]) {
+        if let Some(place) = self.seal_at(slot) {
+            // SAFETY: see `seal_at`; reached through this value only.
+            unsafe { *place = seal };
+        }
     }
 
     /// It is an ancestor's now: what is copied from here on goes elsewhere.
@@ -256,6 +286,11 @@ mod tests {
             (0b11, 7, 9, 9)
         );
         assert_eq!((table.lose(0b01, &mut counts), table.holder(13), table.store_at(1, 13)), (0, 0b10, 9));
+        assert_eq!((table.seal(10), table.seal(1000)), (None, None));
+        let mut table = table.with_seals().unwrap();
+        table.set_seal(10, [7; SEAL]);
+        table.set_seal(1000, [7; SEAL]);
+        assert_eq!((table.seal(10), table.seal(11), table.seal(1000)), (Some([7; SEAL]), Some([0; SEAL]), None));
         assert!(!table.begin(999, 2, &mut counts));
         assert_eq!((table.holder(999), table.holder(5000), table.version(5000)), (0, 0, 0));
     }
