@@ -8,15 +8,19 @@
 #include <stdint.h>
 
 extern int rank, ranks;
+/* What the program is to read; NULL if nothing was named. */
+extern const char *file;
 
 /* A program: bytes of data that each rank is to have, rounds. It calls begin() when its data are there. */
 typedef uint64_t program(size_t bytes, int rounds);
-program pagerank, kmeans, sgd, mttkrp, pair, cells_read, cells_write, cells_both;
+program pagerank, kmeans, sgd, mttkrp, sort, contract, graph, pair, cells_read, cells_write, cells_both;
 
 /* All ranks are here: the clock starts. */
 void begin(void);
 /* Memory that is zeros, or the end of the job. */
 void *memory(size_t count, size_t size);
+/* What must be so, else the job ends with a line that says what is wrong. */
+void check(int holds, const char *else_what);
 /* Numbers that look like chance: the same for the same seed. */
 uint64_t next(uint64_t *state);
 /* The same, from 0 to below 1. */

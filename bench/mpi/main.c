@@ -1,4 +1,4 @@
-/* ream-bench-mpi-* PROGRAM MIB ROUNDS: runs one of the programs with so many MiB of data a rank, and prints the seconds from
+/* ream-bench-mpi-* PROGRAM MIB ROUNDS [FILE]: runs one of the programs with so many MiB of data a rank, and prints the seconds from
  * when all ranks have made their data until all have done their rounds, and a digest of the result. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench.h"
@@ -9,8 +9,10 @@
 
 #define USAGE 125
 #define NO_MEMORY 124
+#define WRONG 123
 
 int rank, ranks;
+const char *file;
 static double begun;
 
 void begin(void)
@@ -29,6 +31,15 @@ void *memory(size_t count, size_t size)
 		exit(NO_MEMORY);
 	}
 	return result;
+}
+
+void check(int holds, const char *else_what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "ream-bench-mpi: %s\n", else_what);
+	MPI_Abort(MPI_COMM_WORLD, WRONG);
+	exit(WRONG);
 }
 
 uint64_t next(uint64_t *state)
@@ -74,23 +85,29 @@ static const struct {
 	const char *name;
 	program *run;
 } programs[] = {
-	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp }, { "pair", pair },
+	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp }, { "sort", sort },
+	{ "contract", contract }, { "graph", graph }, { "pair", pair },
 	{ "cells-read", cells_read }, { "cells-write", cells_write }, { "cells-both", cells_both },
 };
 
 int main(int argc, char **argv)
 {
-	size_t mebibytes = argc == 4 ? strtoul(argv[2], NULL, 10) : 0;
-	int rounds = argc == 4 ? atoi(argv[3]) : 0;
+	int told = argc == 4 || argc == 5;
+	size_t mebibytes = told ? strtoul(argv[2], NULL, 10) : 0;
+	int rounds = told ? atoi(argv[3]) : 0;
 	program *run = NULL;
 
-	for (size_t i = 0; argc == 4 && i < sizeof(programs) / sizeof(*programs); i++)
+	for (size_t i = 0; told && i < sizeof(programs) / sizeof(*programs); i++)
 		if (!strcmp(argv[1], programs[i].name))
 			run = programs[i].run;
 	if (!run || mebibytes < 1 || rounds < 1) {
-		fprintf(stderr, "usage: ream-bench-mpi pagerank|kmeans|sgd|mttkrp|pair|cells-read|cells-write|cells-both MIB ROUNDS\n");
+		fprintf(stderr, "usage: ream-bench-mpi PROGRAM MIB ROUNDS [FILE]\nprograms:");
+		for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
+			fprintf(stderr, " %s", programs[i].name);
+		fprintf(stderr, "; graph reads FILE, an edge on each line\n");
 		return USAGE;
 	}
+	file = argv[4];
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
