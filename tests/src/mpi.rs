@@ -176,8 +176,17 @@ impl Turns {
     /// # Panics
     /// When nobody does, or it is none.
     pub fn summary(&self) -> Summary {
-        let path = self.scratch.file("summary.json");
+        self.summary_in("summary.json")
+    }
+
+    /// A summary in this file of the job's directory, which is removed.
+    ///
+    /// # Panics
+    /// When nobody writes it, or it is none.
+    pub fn summary_in(&self, name: &str) -> Summary {
+        let path = self.scratch.file(name);
         let text = until("a summary", || fs::read_to_string(&path).ok().filter(|text| text.ends_with("}\n")));
+        let _ = fs::remove_file(&path);
         Summary(serde_json::from_str(&text).expect("a summary"))
     }
 
@@ -321,7 +330,7 @@ impl Case<'_> {
 }
 
 /// The lines that a program prints, without the seconds that those of `bench/mpi` begin with.
-fn results(outcome: &Outcome) -> Vec<String> {
+pub fn results(outcome: &Outcome) -> Vec<String> {
     let without = |line: String| match line.split_once(' ') {
         Some((seconds, result)) if seconds.parse::<f64>().is_ok() => result.to_owned(),
         _ => line,

@@ -1,36 +1,94 @@
 //! Jobs of MPI that end before their time: a rank, the session's agent, the launcher. Nobody waits for who has gone, nothing
 //! is left, and the job's exit status says what it would without Ream.
 
-use ream_tests::mpi::{Mpi, Turns, between, each, until, until_gone};
+use ream_tests::Run;
+use ream_tests::mpi::{Mpi, Turns, between, dealt, each, until, until_gone};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A rank's exit status is the job's, and nothing of the session stays.
+/// A place for Open MPI's shared segments, in which nothing may be left.
+struct Segments(PathBuf);
+
+impl Segments {
+    fn new() -> Segments {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(format!("/dev/shm/ream-tests-mpi-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory in shared memory");
+        Segments(path)
+    }
+
+    fn settle(&self, run: Run) -> Run {
+        run.env("OMPI_MCA_btl_vader_backing_directory", &self.0)
+    }
+
+    fn left(&self) -> Vec<String> {
+        let files = fs::read_dir(&self.0).expect("a directory in shared memory").flatten();
+        files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+impl Drop for Segments {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a rank ends with, or hands to MPI_Abort, is the job's exit status, and nothing of the session stays.
 #[test]
 fn exit_status() {
     each(|mpi| {
-        let turns = Turns::new("64M", "1");
-        let running = turns.job(mpi, 3, &mpi.program("ends.c"), &["status", turns.directory()]).start();
-        let (agent, _) = turns.processes(3);
-        running.finish().exited(3);
-        until_gone(&[agent]);
+        for (how, status) in [("status", 3), ("abort", 7)] {
+            let (turns, segments) = (Turns::new("64M", "1"), Segments::new());
+            let job = turns.job(mpi, 3, &mpi.program("ends.c"), &[how, turns.directory()]);
+            let running = segments.settle(job).start();
+            let (agent, ranks) = turns.processes(3);
+            running.finish().exited(status);
+            until_gone(&ranks);
+            until_gone(&[agent]);
+            assert_eq!(segments.left(), [""; 0], "{how}");
+        }
     });
 }
 
-/// A rank that is killed takes the job with it, and nothing of the session stays.
+/// A rank that is killed, whatever it and the others are at, takes the job with it; its launcher says what it says without
+/// Ream, and nothing of the session stays.
 #[test]
 fn a_rank_is_killed() {
     each(|mpi| {
-        for how in ["computing", "blocked"] {
-            let turns = Turns::new("64M", "1");
-            let running = turns.job(mpi, 4, &mpi.program("ends.c"), &[how, turns.directory()]).start();
+        for how in dealt(&["init", "computing", "blocked", "finalize"], 0, mpi) {
+            let program = mpi.program("ends.c");
+            let plain = {
+                let (turns, segments) = (Turns::new("64M", "1"), Segments::new());
+                segments.settle(mpi.job(4, None, &program, &[how, turns.directory()])).finish()
+            };
+            let (turns, segments) = (Turns::new("16M", "1"), Segments::new());
+            let job = turns.job(mpi, 4, &program, &[how, turns.directory(), "12"]);
+            let running = segments.settle(job).start();
             let (agent, ranks) = turns.processes(4);
-            // Hydra says at times that all is well when it was told to end.
             let outcome = running.finish();
-            assert!(mpi == Mpi::Mpich || !outcome.status.success(), "{}", outcome.describe());
+            assert_eq!(outcome.status.code(), plain.status.code(), "{how}, plain and this: {}", outcome.describe());
+            assert!(!outcome.status.success(), "{how}: {}", outcome.describe());
             until_gone(&ranks);
             until_gone(&[agent]);
+            assert_eq!(segments.left(), [""; 0], "{how}");
         }
+    });
+}
+
+/// Ranks that outgrow a full store end with a line that says so, and the job with their exit status.
+#[test]
+fn a_full_store() {
+    each(|mpi| {
+        let (turns, segments) = (Turns::new("16M", "1").with("--store-limit=12M"), Segments::new());
+        let job = turns.job(mpi, 3, &mpi.program("ends.c"), &["calm", turns.directory(), "32"]);
+        let running = segments.settle(job).start();
+        let (agent, ranks) = turns.processes(3);
+        running.finish().exited(125).says("is full");
+        until_gone(&ranks);
+        until_gone(&[agent]);
+        assert_eq!(segments.left(), [""; 0]);
     });
 }
 
@@ -73,13 +131,13 @@ fn killed_ranks_give_their_places_back() {
     }
 }
 
-/// Without an agent ranks go on, and find out by themselves who has gone.
+/// Without an agent ranks go on, and page; they find out by themselves who has gone.
 #[test]
 fn the_agent_is_killed() {
     each(|mpi| {
-        let turns = Turns::new("64M", "1");
+        let turns = Turns::new("16M", "1");
         let program = mpi.program("ends.c");
-        let running = turns.job(mpi, 4, &program, &["calm", turns.directory()]).start();
+        let running = turns.job(mpi, 4, &program, &["calm", turns.directory(), "12"]).start();
         let (agent, ranks) = turns.processes(4);
         // SAFETY: only sends a signal, to the agent of this test's own session.
         unsafe { libc::kill(agent, libc::SIGKILL) };
@@ -89,20 +147,14 @@ fn the_agent_is_killed() {
     });
 }
 
-/// Segments of Open MPI's, which stay behind when its launcher is killed, without Ream as well.
-fn segments() -> Vec<PathBuf> {
-    let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path());
-    files.filter(|path| path.to_string_lossy().contains("/vader_segment.")).collect()
-}
-
 /// The launcher is ended in the middle of turns, by a signal it handles and by one that it cannot.
 #[test]
 fn the_launcher_is_ended() {
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         each(|mpi| {
-            let before = segments();
-            let turns = Turns::new("64M", "1");
-            let running = turns.job(mpi, 4, &mpi.program("ends.c"), &["for-ever", turns.directory()]).start();
+            let (turns, segments) = (Turns::new("64M", "1"), Segments::new());
+            let job = turns.job(mpi, 4, &mpi.program("ends.c"), &["for-ever", turns.directory()]);
+            let running = segments.settle(job).start();
             let (agent, ranks) = turns.processes(4);
             running.signal(signal);
             // Hydra says at times that all is well when it was told to end.
@@ -110,9 +162,10 @@ fn the_launcher_is_ended() {
             assert!(mpi == Mpi::Mpich || !outcome.status.success(), "{}", outcome.describe());
             until_gone(&ranks);
             until_gone(&[agent]);
-            for left in segments().iter().filter(|path| !before.contains(path)) {
-                let _ = fs::remove_file(left);
-            }
+            // Open MPI's own stay behind when its launcher is killed, without Ream as well.
+            let left = segments.left();
+            let own = |name: &String| signal == libc::SIGKILL && name.starts_with("vader_segment.");
+            assert!(left.iter().all(own), "{left:?}");
         });
     }
 }

@@ -34,7 +34,7 @@ fn built(number: usize, arguments: &[&str], memory: &str) -> String {
 
 #[test]
 fn pagerank() {
-    own(0, "pagerank.c", &["60000", "1200000", "3"], "20M");
+    own(0, "pagerank.c", &["60000", "1200000", "2"], "20M");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn torture() {
 
 #[test]
 fn factorisation() {
-    built(1, &["sgd", "12", "1"], "16M");
+    built(1, &["sgd", "10", "1"], "16M");
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn tensor() {
 
 #[test]
 fn sample_sort() {
-    built(1, &["sort", "12", "1"], "16M");
+    built(1, &["sort", "8", "1"], "12M");
 }
 
 /// Memory that grows and shrinks; the program compares itself to METIS.
 #[test]
 fn contraction() {
-    let said = built(0, &["contract", "12", "1"], "16M");
+    let said = built(0, &["contract", "8", "1"], "12M");
     if said.contains("without METIS") {
         skip("contraction against METIS", "no libmetis-dev when ream-bench-mpi was built");
     }
@@ -163,7 +163,7 @@ fn one_rank_larger_than_the_budget() {
 fn overwritten_buffers() {
     each(|mpi| {
         for option in dealt(&["--on-run=auto", "--on-run=aggressive", "--drop-received=no"], 0, mpi) {
-            let case = Case { options: &[option], ..case("dropped.c", &["300"], "8M") };
+            let case = Case { options: &[option], ..case("dropped.c", &["200"], "6M") };
             case.same(mpi, &mpi.program("dropped.c"), &["1"]);
         }
     });
@@ -176,7 +176,7 @@ fn copies_between_ranks() {
         let program = mpi.program("copies.c");
         let plain = mpi.job(4, None, &program, &["6000"]).finish();
         plain.exited(0);
-        for at_once in ["1", "all"] {
+        for at_once in dealt(&["1", "all"], 0, mpi) {
             let turns = Turns::new("16M", at_once);
             let outcome = turns.job(mpi, 4, &program, &["6000"]).finish();
             outcome.exited(0);
