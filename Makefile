@@ -22,7 +22,12 @@ scripts = $(shell git ls-files '*.sh') .ci/run
 mpicc_openmpi = $(or $(shell command -v mpicc.openmpi),$(shell mpicc -show 2>/dev/null | grep -q openmpi && command -v mpicc))
 mpicc_mpich = $(or $(shell command -v mpicc.mpich),$(shell mpicc -show 2>/dev/null | grep -q mpich && command -v mpicc))
 mpi_libraries = $(if $(mpicc_openmpi),$(release)/libream-mpi-openmpi.so) $(if $(mpicc_mpich),$(release)/libream-mpi-mpich.so)
-mpi_programs = $(patsubst $(release)/libream-mpi-%.so,$(release)/ream-bench-mpi-%,$(mpi_libraries))
+mpi_programs = $(patsubst $(release)/libream-mpi-%.so,$(release)/ream-bench-mpi-%,$(mpi_libraries)) $(mpi_fortran)
+# Those in Fortran, where the implementation's compiler of it is there beside that of C, and has one to call.
+mpifort_openmpi = $(wildcard $(patsubst %mpicc.openmpi,%mpifort.openmpi,$(patsubst %mpicc,%mpifort,$(mpicc_openmpi))))
+mpifort_mpich = $(wildcard $(patsubst %mpicc.mpich,%mpifort.mpich,$(patsubst %mpicc,%mpifort,$(mpicc_mpich))))
+mpi_fortran = $(if $(shell command -v gfortran),$(if $(mpifort_openmpi),$(release)/ream-bench-mpi-fortran-openmpi) \
+	$(if $(mpifort_mpich),$(release)/ream-bench-mpi-fortran-mpich))
 
 .PHONY: all build library command dlm mpi nas noise models wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
 all: build
@@ -59,10 +64,16 @@ dlm:
 # Not linked with MPI: see mpi/shim.c.
 mpi: $(mpi_libraries) $(mpi_programs)
 
-# The programs of `ream bench mpi`.
-$(release)/ream-bench-mpi-%: $(wildcard bench/mpi/*.c bench/mpi/*.h)
+# The programs of `ream bench mpi`, and others of its kind; one is compared to METIS where that is installed.
+metis = $(wildcard /usr/include/metis.h)
+$(release)/ream-bench-mpi-%: $(wildcard bench/mpi/*.c bench/mpi/*.h) $(metis)
 	mkdir -p $(release)
-	$(mpicc_$*) -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow $(filter %.c,$^) -o $@
+	$(mpicc_$*) -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow $(if $(metis),-DWITH_METIS) $(filter %.c,$^) -o $@ \
+		$(if $(metis),-lmetis)
+
+$(release)/ream-bench-mpi-fortran-%: bench/mpi/stencil.f90
+	mkdir -p $(release)/mpi-$*
+	$(mpifort_$*) -O2 -g -fwrapv -Wall -Wextra -Werror $(OPENMP) -J$(release)/mpi-$* $< -o $@
 
 $(release)/libream-mpi-%.so: mpi/shim.c mpi/copies.h mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
 	mkdir -p $(release)/mpi-$*
@@ -144,7 +155,7 @@ install:
 	@test -f $(release)/dlmc -a -f $(release)/libdlm.a || { echo 'make install: dlmc is not built; run make first' >&2; exit 1; }
 	$(INSTALL) -D -m 755 $(release)/ream $(bin)/ream
 	$(INSTALL) -D -m 755 $(release)/ream-bench-worker $(bin)/ream-bench-worker
-	$(foreach file,$(wildcard $(release)/ream-bench-mpi-openmpi $(release)/ream-bench-mpi-mpich),$(INSTALL) -D -m 755 $(file) $(bin)/$(notdir $(file));)
+	$(foreach file,$(wildcard $(addprefix $(release)/ream-bench-mpi-,openmpi mpich fortran-openmpi fortran-mpich)),$(INSTALL) -D -m 755 $(file) $(bin)/$(notdir $(file));)
 	$(INSTALL) -d $(lib)
 	ln -sfn ../../bin/ream $(lib)/ream-handler
 	$(INSTALL) -D -m 755 $(release)/ream-bench-kernels $(bin)/ream-bench-kernels
@@ -180,7 +191,7 @@ install:
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
 uninstall:
-	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(bin)/ream-bench-mpi-openmpi $(bin)/ream-bench-mpi-mpich $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
+	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(addprefix $(bin)/ream-bench-mpi-,openmpi mpich fortran-openmpi fortran-mpich) $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
 	rm -f $(include)/ream.h $(pkgconfig)/ream.pc

@@ -12,7 +12,7 @@ declare -A needs=(
         /usr/lib/python3/dist-packages/numpy:python3-numpy setpriv:util-linux /usr/lib/postgresql:postgresql
         /usr/sbin/mkfs.ext4:e2fsprogs /usr/sbin/ip:iproute2 iperf3:iperf3 /usr/include/fftw3.h:libfftw3-dev node:nodejs javac:default-jdk-headless chromium:chromium
         pkg-config:pkgconf cmake:cmake
-        mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev mpiexec.mpich:mpich mpicc.mpich:libmpich-dev
+        mpirun.openmpi:openmpi-bin mpicc.openmpi:libopenmpi-dev mpiexec.mpich:mpich mpicc.mpich:libmpich-dev /usr/include/metis.h:libmetis-dev
         /usr/lib/python3/dist-packages/pip:python3-pip /usr/lib/python3/dist-packages/wheel:python3-wheel"
     [try]="${build[*]} /usr/bin/python3:python3 /usr/lib/python3/dist-packages/numpy:python3-numpy"
     [bench]="${build[*]}"

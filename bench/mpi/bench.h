@@ -10,19 +10,23 @@
 extern int rank, ranks;
 /* Set by --corrupt: each program then spoils one value of its data, and must find that out. */
 extern int corrupt;
+/* What the program is to read; NULL if nothing was named. */
+extern const char *file;
 
 /* A program: bytes of data that each rank is to have, rounds. It calls begin() when its data are there. */
 typedef uint64_t program(size_t bytes, int rounds);
-program pagerank, kmeans, sgd, mttkrp, contract, pair, cells_read, cells_write, cells_both;
+program pagerank, kmeans, sgd, mttkrp, sort, contract, graph, pair, cells_read, cells_write, cells_both;
 
 /* All ranks are here: the clock starts. */
 void begin(void);
-/* All rounds are done: the clock stops. What follows is checked, not measured. */
+/* All rounds are done: the clock stops. What follows is checked, not measured. Without a call it stops at the end. */
 void end(void);
 /* This rank found something wrong; the first time says what. The program then ends with status 1. */
 void wrong(const char *what);
 /* Memory that is zeros, or the end of the job. */
 void *memory(size_t count, size_t size);
+/* What must be so, else the job ends with a line that says what is wrong. */
+void insist(int holds, const char *else_what);
 /* Numbers that look like chance: the same for the same seed. */
 uint64_t next(uint64_t *state);
 /* The same, from 0 to below 1. */

@@ -1,5 +1,5 @@
-/* ream-bench-mpi-* PROGRAM MIB ROUNDS [--corrupt]: runs one of the programs with so many MiB of data a rank, checks its result,
- * and prints the seconds from when all ranks have made their data until all have done their rounds, and a digest of the
+/* ream-bench-mpi-* PROGRAM MIB ROUNDS [FILE] [--corrupt]: runs one of the programs with so many MiB of data a rank, checks its
+ * result, and prints the seconds from when all ranks have made their data until all have done their rounds, and a digest of the
  * result. Ends with 1 when the result is wrong. */
 #define _POSIX_C_SOURCE 200809L
 #include "bench.h"
@@ -10,10 +10,12 @@
 
 #define USAGE 125
 #define NO_MEMORY 124
+#define WRONG 1
 
 int rank, ranks, corrupt;
+const char *file;
 static double begun, seconds;
-static int faults;
+static int faults, stopped;
 
 void begin(void)
 {
@@ -25,12 +27,22 @@ void end(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
 	seconds = MPI_Wtime() - begun;
+	stopped = 1;
 }
 
 void wrong(const char *what)
 {
 	if (!faults++)
 		fprintf(stderr, "ream-bench-mpi: WRONG RESULT: rank %d: %s\n", rank, what);
+}
+
+void insist(int holds, const char *else_what)
+{
+	if (holds)
+		return;
+	wrong(else_what);
+	MPI_Abort(MPI_COMM_WORLD, WRONG);
+	exit(WRONG);
 }
 
 int same_everywhere(uint64_t own)
@@ -97,13 +109,18 @@ static const struct {
 	const char *name;
 	program *run;
 } programs[] = {
-	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp },
-	{ "contract", contract }, { "pair", pair }, { "cells-read", cells_read }, { "cells-write", cells_write }, { "cells-both", cells_both },
+	{ "pagerank", pagerank }, { "kmeans", kmeans }, { "sgd", sgd }, { "mttkrp", mttkrp }, { "sort", sort },
+	{ "contract", contract }, { "graph", graph }, { "pair", pair },
+	{ "cells-read", cells_read }, { "cells-write", cells_write }, { "cells-both", cells_both },
 };
 
 int main(int argc, char **argv)
 {
-	int right = argc == 4 || (argc == 5 && !strcmp(argv[4], "--corrupt"));
+	if (argc > 4 && !strcmp(argv[argc - 1], "--corrupt")) {
+		corrupt = 1;
+		argv[--argc] = NULL;
+	}
+	int right = argc == 4 || argc == 5;
 	size_t mebibytes = right ? strtoul(argv[2], NULL, 10) : 0;
 	int rounds = right ? atoi(argv[3]) : 0;
 	program *run = NULL;
@@ -112,16 +129,20 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], programs[i].name))
 			run = programs[i].run;
 	if (!run || mebibytes < 1 || rounds < 1) {
-		fprintf(stderr, "usage: ream-bench-mpi pagerank|kmeans|sgd|mttkrp|contract|pair|"
-				"cells-read|cells-write|cells-both MIB ROUNDS [--corrupt]\n");
+		fprintf(stderr, "usage: ream-bench-mpi PROGRAM MIB ROUNDS [FILE] [--corrupt]\nprograms:");
+		for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
+			fprintf(stderr, " %s", programs[i].name);
+		fprintf(stderr, "; graph reads FILE, an edge on each line\n");
 		return USAGE;
 	}
-	corrupt = argc == 5;
+	file = argv[4];
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	uint64_t result = run(mebibytes << 20, rounds);
 
+	if (!stopped)
+		end();
 	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	result = digest_of_all(result);
 	if (rank == 0 && !faults)

@@ -9,6 +9,7 @@ mod fleet;
 mod gate;
 mod installation;
 mod memory_server;
+pub mod mpi;
 mod outcome;
 mod place;
 mod pool;

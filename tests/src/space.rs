@@ -41,6 +41,11 @@ impl Space {
         Ok(space)
     }
 
+    /// A path by which other processes find it, while this one lives.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
     /// Has a command run there; it is killed when the thread that starts it ends.
     pub fn run(&self, command: &mut Command) {
         let fd = self.file.as_raw_fd();
@@ -75,7 +80,7 @@ impl Space {
     /// # Errors
     /// What `ip` says.
     pub fn cable(&self, name: &str, address: &str, other: &Space, other_address: &str) -> io::Result<()> {
-        let there = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
+        let there = other.path();
         self.ip(&format!("link add {name} type veth peer name {name}p netns {there}"))?;
         self.ip(&format!("addr add {address}/24 dev {name}"))?;
         self.ip(&format!("link set {name} up"))?;

@@ -12,6 +12,12 @@ fn a_storm_of_children_some_of_them_killed() {
     Case::new("c/fork_storm.c", &["256"], 64).compare();
 }
 
+/// libc reads the state of its name service in fork(), where no pager could bring it back.
+#[test]
+fn what_libc_reads_in_a_fork_is_there() {
+    Case::new("c/fork_names.c", &["128"], 32).compare();
+}
+
 /// Paging begins before the copy is made, where both would not fit; or just then.
 #[test]
 fn forks_before_and_while_paging_begins() {

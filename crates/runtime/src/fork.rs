@@ -34,6 +34,7 @@ static KEPT: Kept = Kept(UnsafeCell::new(None));
 
 /// Registers the handlers; before any other library can.
 pub fn register() {
+    engine::find_libc_data();
     // SAFETY: the handlers are there as long as the library, which is never unloaded.
     unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) };
 }

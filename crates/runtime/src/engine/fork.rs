@@ -3,7 +3,7 @@
 
 use super::mailbox::Command;
 use super::message::tell;
-use super::{ENGINE, Phase, follow, pager, setup, watch};
+use super::{ENGINE, Phase, follow, libc_data, pager, setup, watch};
 use crate::blocks::{errno, set_errno};
 use crate::identity;
 use crate::lending::LOANS;
@@ -152,7 +152,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet) {
             let target = (entry.held_pages().saturating_sub(locks::pages()) / 2).max(total / 64).max(1024);
             kept.limit = target;
             ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
-            touch_streams();
+            libc_data::touch();
             ENGINE.mailbox.call_locked(Command::Park, &mailbox);
             kept.mailbox = Some(mailbox);
             complete = open_stores(kept);
@@ -488,33 +488,4 @@ fn open_stores(kept: &mut Kept) -> bool {
         }
     }
     true
-}
-
-/// libc resets the locks of open streams in the child before our handler runs there: their memory, which may be the
-/// program's heap, must be resident. Nothing is evicted from here to the fork.
-fn touch_streams() {
-    unsafe extern "C" {
-        /// The first open stream; libc exports it for its own older parts.
-        static _IO_list_all: *const u8;
-    }
-    /// Offsets of the next stream, of the pointer to the lock, and of the last byte, in glibc's FILE on 64 bits.
-    const NEXT: usize = 0x68;
-    const LOCK: usize = 0x88;
-    const LAST: usize = 0xdf;
-    // SAFETY: the list of glibc's streams, whose layout has been part of its ABI since 2.1; other threads may open and
-    // close streams meanwhile, as they may while libc itself walks the list after a fork. Reads only, and bounded.
-    unsafe {
-        let mut stream = (&raw const _IO_list_all).read_volatile();
-        for _ in 0..65_536 {
-            if stream.is_null() {
-                break;
-            }
-            stream.add(LAST).read_volatile();
-            let lock = stream.add(LOCK).cast::<*const u8>().read_volatile();
-            if !lock.is_null() {
-                lock.read_volatile();
-            }
-            stream = stream.add(NEXT).cast::<*const u8>().read_volatile();
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod company;
 mod dense;
 mod follow;
 mod fork;
+mod libc_data;
 mod mailbox;
 mod message;
 mod minute;
@@ -34,6 +35,7 @@ use ream_sys::process::{SignalSet, set_signal_mask};
 pub use bloat::give_nothing;
 pub use follow::follow_rights;
 pub use fork::{fork_child, fork_parent, fork_prepare, forking};
+pub use libc_data::find as find_libc_data;
 pub use message::{tell, warn};
 
 /// How far paging has come.
