@@ -133,7 +133,7 @@ fn measure(
         patience: job.limit,
         warm: 3,
     };
-    let Came { seconds, late, peak } = contest.measure(&mut |_, _| (), &|_| true)?;
+    let Came { seconds, late, peak, no_swap } = contest.measure(&mut |_, _| (), &|_| true)?;
     let [plain, with, without, swapped] = &seconds;
     let over =
         |top: &[f64], bottom: &[f64]| Spread::of(&top.iter().zip(bottom).map(|(a, b)| a / b).collect::<Vec<_>>());
@@ -176,6 +176,9 @@ fn measure(
             verdict(met[3])
         )),
     );
+    if let Some(why) = &no_swap {
+        println!("          swap {why}");
+    }
     let row = json!({
         "name": name, "ranks": RANKS, "data": data, "memory": memory, "plain": plain, "turns": with, "no_turns": without,
         "swap": swapped, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,

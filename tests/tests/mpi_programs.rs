@@ -163,7 +163,7 @@ fn one_rank_larger_than_the_budget() {
 fn overwritten_buffers() {
     each(|mpi| {
         for option in dealt(&["--on-run=auto", "--on-run=aggressive", "--drop-received=no"], 0, mpi) {
-            let case = Case { options: &[option], ..case("dropped.c", &["200"], "6M") };
+            let case = Case { options: &[option], ..case("dropped.c", &["400"], "8M") };
             case.same(mpi, &mpi.program("dropped.c"), &["1"]);
         }
     });

@@ -85,7 +85,9 @@ pub fn measure(
     let begun = Instant::now();
     let came = contest.measure(progress, &|done| time.fits(begun.elapsed() / u32::try_from(done).unwrap_or(1)));
     ground.no_swap();
-    fill(&mut row, size, &came?, swap.err().as_deref(), patience);
+    let came = came?;
+    let no_swap = swap.err().or_else(|| came.no_swap.clone());
+    fill(&mut row, size, &came, no_swap.as_deref(), patience);
     let done = row.series[0].values.len();
     if done < rounds {
         row.notes.push(format!("{done} of {rounds} rounds, for the time limit"));
@@ -129,7 +131,7 @@ mod tests {
         let size = sizes(Scale::Quick)[0].0;
         let mut row = row(size);
         let seconds = [vec![1.0], vec![2.0], vec![10.0], vec![]];
-        let came = Came { seconds, late: [false, false, true, false], peak: 1.0 };
+        let came = Came { seconds, late: [false, false, true, false], peak: 1.0, no_swap: None };
         fill(&mut row, size, &came, Some("needs root"), Duration::from_secs(10));
         let ratios: Vec<(&str, f64)> = row.speeds.iter().map(|speed| (speed.over.as_str(), speed.ratios[0])).collect();
         assert_eq!(ratios, [("no turns", 5.0), ("plain", 0.5)]);

@@ -2,9 +2,13 @@
 
 use super::job::{Job, Took, same};
 use super::{RANKS, TENTHS, words};
+use crate::interrupt::INTERRUPTED;
 use crate::pages::order;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The place of swap among the ways.
+const SWAP: usize = 3;
 
 /// A program, MiB of a rank, and rounds.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +66,8 @@ pub(crate) struct Came {
     pub(crate) late: [bool; 4],
     /// Pages in RAM at most in turns, as a share of the budget.
     pub(crate) peak: f64,
+    /// Why there are no figures of swap, or no more.
+    pub(crate) no_swap: Option<String>,
 }
 
 impl Contest<'_> {
@@ -77,7 +83,7 @@ impl Contest<'_> {
     ) -> Result<Came, String> {
         let name = self.size.name;
         let words = words(name, self.size.mebibytes, self.size.rounds);
-        let mut came = Came { seconds: Default::default(), late: [false; 4], peak: 0.0 };
+        let mut came = Came { seconds: Default::default(), late: [false; 4], peak: 0.0, no_swap: None };
         let ways: &[usize] = if self.group.is_some() { &[0, 1, 2, 3] } else { &[0, 1, 2] };
         let mut first: Option<Took> = None;
         for round in 0..=self.rounds {
@@ -88,7 +94,7 @@ impl Contest<'_> {
             for (turn, place) in order.enumerate() {
                 progress(round * ways.len() + turn, (self.rounds + 1) * ways.len());
                 let warms = round == 0;
-                if warms && place >= self.warm {
+                if warms && place >= self.warm || place == SWAP && came.no_swap.is_some() {
                     continue;
                 }
                 let run = |limit, under: Option<&Vec<String>>, group| {
@@ -120,6 +126,12 @@ impl Contest<'_> {
                         if !warms {
                             came.seconds[place].push(self.patience.as_secs_f64());
                         }
+                    }
+                    // The kernel ends a rank when it finds no memory fast enough, swap or not; the launcher says so in many ways.
+                    Err(why) if place == SWAP && why != INTERRUPTED => {
+                        let why = why.split(", said").next().unwrap_or_default().to_owned();
+                        came.no_swap = Some(format!("did not end well ({why}): for want of memory in its cgroup, likely"));
+                        came.seconds[SWAP].clear();
                     }
                     Err(why) => return Err(format!("{name}: {why}")),
                 }
