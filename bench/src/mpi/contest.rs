@@ -130,7 +130,8 @@ impl Contest<'_> {
                     // The kernel ends a rank when it finds no memory fast enough, swap or not; the launcher says so in many ways.
                     Err(why) if place == SWAP && why != INTERRUPTED => {
                         let why = why.split(", said").next().unwrap_or_default().to_owned();
-                        came.no_swap = Some(format!("did not end well ({why}): for want of memory in its cgroup, likely"));
+                        came.no_swap =
+                            Some(format!("did not end well ({why}): for want of memory in its cgroup, likely"));
                         came.seconds[SWAP].clear();
                     }
                     Err(why) => return Err(format!("{name}: {why}")),

@@ -169,6 +169,9 @@ pub fn add(run: Run, kind: Kind) {
                     }
                 }
                 tell_watcher(Command::Manage(run));
+                if !charged() {
+                    watch::until_guarding();
+                }
             }
             Phase::Off | Phase::Broken => {}
         }

@@ -26,8 +26,9 @@ const LONGEST: u64 = 50_000;
 /// The sleep while even everything reserved would fit.
 const IDLE: u64 = 1_000_000;
 
-/// Longest that a thread waits until the watcher is ready, microseconds.
-const PATIENCE: u64 = 100_000;
+/// Longest that a thread waits until the watcher is ready, microseconds: where the store is other machines' memory, and processors are
+/// busy, the way there took longer than a tenth of a second, in which a program touched twice its budget.
+const PATIENCE: u64 = 1_000_000;
 /// The watcher answers the doorbell. (Ranges added before it did are in the list that it then reads.)
 const LISTENING: u32 = 1;
 /// It has read the list, too.
@@ -47,8 +48,16 @@ pub fn start(wait: bool) {
         ENGINE.set_phase(Phase::Broken);
         return;
     }
+    if wait {
+        until_guarding();
+    }
+}
+
+/// Returns when the watcher has set its wires. Until then memory that was not granted must not be handed out: a program
+/// touches gigabytes in the time that it takes to reach a memory server.
+pub fn until_guarding() {
     let began = process::now_us();
-    while wait && ENGINE.phase() == Phase::Watching {
+    while ENGINE.phase() == Phase::Watching {
         let listening = ENGINE.listening.load(SeqCst);
         if listening == GUARDING {
             return;
