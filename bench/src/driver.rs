@@ -1,10 +1,9 @@
 //! A worker process: started plain, under Ream or in a cgroup; told slices of work, asked for what they came to.
 
+use crate::swap;
 use crate::work::{Done, Slice, Times};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -70,15 +69,7 @@ pub fn command(commands: &Commands, under: &Under<'_>, arguments: &[String]) -> 
     };
     command.args(arguments);
     if let Under::Group(entrance) = under {
-        let file = std::fs::OpenOptions::new().write(true).open(entrance);
-        let file = file.map_err(|error| format!("{}: {error}", entrance.display()))?;
-        // SAFETY: only write(), which is async-signal-safe, on a descriptor that the closure owns.
-        unsafe {
-            command.pre_exec(move || match libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) {
-                1 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
+        swap::join(&mut command, entrance)?;
     }
     Ok(command)
 }

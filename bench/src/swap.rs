@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -68,6 +69,23 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", text.trim())) }
+}
+
+/// Has a command begin in the cgroup whose entrance this is.
+///
+/// # Errors
+/// The entrance cannot be opened.
+pub fn join(command: &mut Command, entrance: &Path) -> Result<(), String> {
+    let file = fs::OpenOptions::new().write(true).open(entrance);
+    let file = file.map_err(|error| format!("{}: {error}", entrance.display()))?;
+    // SAFETY: only write(), which is async-signal-safe, on a descriptor that the closure owns.
+    unsafe {
+        command.pre_exec(move || match libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) {
+            1 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    };
+    Ok(())
 }
 
 impl Swap {

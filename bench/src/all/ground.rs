@@ -12,8 +12,6 @@ use crate::swap::{self, Swap};
 use crate::zram;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -239,17 +237,7 @@ impl Ground {
     fn limited(&self, start: &Start, command: &mut Command) -> Result<(), String> {
         let (Start::Swap(limit, _), Some(Ok(swap))) = (start, &self.swap) else { return Ok(()) };
         swap.limit(*limit)?;
-        let entrance = swap.entrance();
-        let file = std::fs::OpenOptions::new().write(true).open(&entrance);
-        let file = file.map_err(|error| format!("{}: {error}", entrance.display()))?;
-        // SAFETY: only write(), which is async-signal-safe, on a descriptor that the closure owns.
-        unsafe {
-            command.pre_exec(move || match libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) {
-                1 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
-        Ok(())
+        swap::join(command, &swap.entrance())
     }
 }
 

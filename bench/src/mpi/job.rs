@@ -4,9 +4,8 @@ use crate::driver::Commands;
 use crate::measured::{Ran, run as once};
 use crate::others;
 use crate::pages::rows::find;
+use crate::swap;
 use serde_json::Value;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -93,15 +92,7 @@ impl Job {
         // As Ream has it: otherwise ranks that wait keep processors from those that compute.
         command.env("OMPI_MCA_mpi_yield_when_idle", "1").env("REAM_SUMMARY", &self.summary);
         if let Some(entrance) = group {
-            let file = std::fs::OpenOptions::new().write(true).open(entrance);
-            let file = file.map_err(|error| format!("{}: {error}", entrance.display()))?;
-            // SAFETY: only write(), which is async-signal-safe, on a descriptor that the closure owns.
-            unsafe {
-                command.pre_exec(move || match libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) {
-                    1 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                })
-            };
+            swap::join(&mut command, entrance)?;
         }
         let _ = std::fs::remove_file(&self.summary);
         let ran = once(&mut command, limit)?;

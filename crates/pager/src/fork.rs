@@ -178,6 +178,8 @@ impl<M: Machine> Shard<M> {
         core::mem::forget(core::mem::replace(&mut self.machine, machine));
         self.slots = ream_store::Slots::new(slots)?;
         self.frames.reset(self.machine.frames());
+        // The program may have chosen where its memory comes from since: then it has one node.
+        self.nodes = self.machine.nodes().clamp(1, self.nodes);
         self.node = u8::MAX;
         self.reset_tags();
         self.clear_pending();

@@ -210,6 +210,8 @@ impl Frames {
         }
         self.holes.clear();
         self.row = (0, 0);
+        self.node = 0;
+        self.lies_on.as_mut_slice().fill(0);
         // Highest first, so that the lowest are taken first and the tables stay small.
         for block in (0..self.huge_start / BLOCK_PAGES).rev() {
             self.holes.release(block * BLOCK_PAGES, BLOCK_PAGES);

@@ -124,6 +124,16 @@ fn pages_come_back_to_the_node_that_they_left() {
     }
 }
 
+/// A child's pager may find one node where its parent's found several, and asks for none then.
+#[test]
+fn children_with_fewer_nodes() {
+    for seed in [2, 3, 6, 7, 10, 11] {
+        let life = [Op::Walk(0, 0, 2900, 1, true), Op::Threads(0, 0, 2900, 6, 400, 5), Op::Walk(0, 0, 2900, 1, false)];
+        let parent = [Op::Map(0, 2900)];
+        play(seed, &[&parent[..], &life, &[Op::Fork(true)], &life, &[Op::Fork(true)], &life].concat());
+    }
+}
+
 /// Pages of these areas that are read after all of them were touched somewhere, and time to come.
 fn pages_missed(seed: u64, areas: &[(u8, u16)], place: u16) -> u64 {
     let mut ops: Vec<Op> = areas.iter().flat_map(|(area, pages)| [Op::Map(*area, *pages)]).collect();

@@ -123,7 +123,9 @@ impl World {
         self.forks += 1;
         self.shard.freeze();
         let parent = StoreId(self.forks);
-        let shape = Shape { seed: self.random.bits(), ..self.shape };
+        let seed = self.random.bits();
+        // In every other child the program has chosen where its memory comes from: that is one node for the pager.
+        let shape = Shape { seed, nodes: if seed % 2 == 0 { 1 } else { self.shape.nodes }, ..self.shape };
         let mut machine = self.machine().fork(THREAD, shape, parent);
         if !child {
             drop(machine);
