@@ -3,6 +3,7 @@
 mod layout;
 
 pub use layout::{Layout, Segment};
+use ream_sys::elf::{HEADER, MACHINE, SEGMENT_INTERPRETER, TYPE_MOVABLE};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -36,16 +37,6 @@ pub enum Image {
     /// Anything else.
     Other,
 }
-
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = 62;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = 183;
-
-const SEGMENT_LOADED: u32 = 1;
-const SEGMENT_INTERPRETER: u32 = 3;
-const TYPE_MOVABLE: u16 = 3;
-const HEADER: usize = 56;
 
 /// Address space from the first page that a program or library is loaded to, to the end of the last one; `None` for other
 /// files.

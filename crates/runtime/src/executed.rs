@@ -11,6 +11,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write as _;
 use ream_page::BLOCK_BYTES;
 use ream_stats::Region;
+use ream_sys::elf::{HEADER, MACHINE, SEGMENT_INTERPRETER, SEGMENT_LOADED, TYPE_FIXED, TYPE_MOVABLE, WRITABLE};
 use ream_sys::file;
 use ream_sys::syscall::{call4, call5, number};
 
@@ -234,21 +235,11 @@ fn judge(file: &CStr) -> Option<Static> {
 
 /// The same of the beginning of a file.
 fn parse(start: &[u8]) -> Option<Static> {
-    #[cfg(target_arch = "x86_64")]
-    const MACHINE: u16 = 62;
-    #[cfg(target_arch = "aarch64")]
-    const MACHINE: u16 = 183;
-    const FIXED: u16 = 2;
-    const MOVABLE: u16 = 3;
-    const HEADER: u64 = 56;
-    const LOAD: u32 = 1;
-    const LINKER: u32 = 3;
-    const WRITABLE: u32 = 2;
     let half = |at: usize| Some(u16::from_le_bytes(start.get(at..at + 2)?.try_into().ok()?));
     let word = |at: usize| Some(u32::from_le_bytes(start.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(start.get(at..at + 8)?.try_into().ok()?));
-    let begins = start.starts_with(b"\x7fELF\x02\x01") && half(18)? == MACHINE && u64::from(half(54)?) == HEADER;
-    let kind = half(16).filter(|kind| begins && matches!(*kind, FIXED | MOVABLE))?;
+    let begins = start.starts_with(b"\x7fELF\x02\x01") && half(18)? == MACHINE && usize::from(half(54)?) == HEADER;
+    let kind = half(16).filter(|kind| begins && matches!(*kind, TYPE_FIXED | TYPE_MOVABLE))?;
     // The kernel hands a marked one to the command by itself.
     const MARK: &[u8] = b"REAM";
     if start.get(48..52)? == MARK {
@@ -257,14 +248,14 @@ fn parse(start: &[u8]) -> Option<Static> {
     let (headers, count) = (usize::try_from(long(32)?).ok()?, usize::from(half(56)?));
     let mut blocks = false;
     for header in 0..count {
-        let at = headers.checked_add(header * HEADER as usize)?;
+        let at = headers.checked_add(header * HEADER)?;
         match word(at)? {
-            LINKER => return None,
-            LOAD if word(at + 4)? & WRITABLE != 0 => {
+            SEGMENT_INTERPRETER => return None,
+            SEGMENT_LOADED if word(at + 4)? & WRITABLE != 0 => {
                 let (address, bytes) = (long(at + 16)?, long(at + 40)?);
                 let block = BLOCK_BYTES as u64;
                 // A movable one begins anywhere.
-                let lost = if kind == FIXED { address.checked_next_multiple_of(block)? - address } else { block };
+                let lost = if kind == TYPE_FIXED { address.checked_next_multiple_of(block)? - address } else { block };
                 blocks |= bytes >= lost.checked_add(block)?;
             }
             _ => {}

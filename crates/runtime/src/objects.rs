@@ -1,6 +1,7 @@
 //! The objects that the dynamic linker has loaded, by what it tells of them.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+pub use ream_sys::elf::{EXECUTABLE, SEGMENT_LOADED as PT_LOAD, WRITABLE};
 
 /// A program header of an ELF file on 64 bits.
 #[repr(C)]
@@ -16,12 +17,9 @@ pub struct Header {
     pub align: u64,
 }
 
-pub const PT_LOAD: u32 = 1;
 #[cfg(feature = "inside")]
 pub const PT_DYNAMIC: u32 = 2;
 pub const PT_GNU_RELRO: u32 = 0x6474_e552;
-pub const EXECUTABLE: u32 = 1;
-pub const WRITABLE: u32 = 2;
 
 /// struct dl_phdr_info.
 #[repr(C)]

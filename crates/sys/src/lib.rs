@@ -8,6 +8,7 @@ extern crate std;
 pub mod clock;
 mod copier;
 pub mod digest;
+pub mod elf;
 mod errno;
 #[cfg(feature = "fake")]
 pub mod fake;

@@ -1,6 +1,7 @@
 //! How a program or library is laid out: its segments, the libraries it needs, and where it has them looked for.
 
-use super::{HEADER, SEGMENT_INTERPRETER, SEGMENT_LOADED, TYPE_MOVABLE, half, long, read_some, word};
+use super::{half, long, read_some, word};
+use ream_sys::elf::{HEADER, SEGMENT_INTERPRETER, SEGMENT_LOADED, TYPE_MOVABLE};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
