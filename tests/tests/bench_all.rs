@@ -1,9 +1,12 @@
 //! `ream bench all` as its users see it: what is measured and what is left out, interruptions of every kind, and what is
 //! compared afterwards.
 
-use ream_tests::{Left, NOBODY, Scratch, is_root, make_runnable, openable_by_all, program, ream_binary, skip, tool};
+use ream_tests::{
+    Cgroup, Left, NOBODY, Scratch, is_root, make_runnable, openable_by_all, program, ream_binary, skip, tool,
+};
 use serde_json::Value;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -354,6 +357,40 @@ fn a_busy_machine_is_refused_and_the_report_of_one_says_so() {
     assert!(bench.results()["warnings"].to_string().contains("it is busy"));
     let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
     assert!(page.contains("Measured all the same:"));
+}
+
+/// Too little RAM, by a cgroup's limit, and too little room in the store.
+#[test]
+fn a_machine_that_is_too_small_is_refused() {
+    let _alone = alone();
+    let bench = Bench::new("bench-small");
+    let words = ["--only", "NAS: EP", "--rounds", "1"];
+    let refused = |output: Output, why: &[&str]| {
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert!(why.iter().all(|why| errors(&output).contains(why)), "{why:?}: {output:?}");
+        assert!(errors(&output).contains("--anyway") && !bench.out().exists(), "{output:?}");
+    };
+    match Cgroup::new().filter(|group| group.limit(600 << 20)) {
+        Some(group) => {
+            let entrance = fs::OpenOptions::new().write(true).open(group.entrance()).expect("the list of processes");
+            let mut command = bench.command(&words);
+            // SAFETY: writes a byte to an open file, which a forked child may do.
+            unsafe { command.pre_exec(move || (&entrance).write_all(b"0")) };
+            refused(command.output().expect("running it"), &["it is too small", "MiB of RAM are available"]);
+        }
+        None => skip("too little RAM", "no cgroup can be made here"),
+    }
+    // The store's directory is a file system of 16 MiB, in a mount namespace.
+    let script = "mount -t tmpfs -o size=16m tmpfs \"$1\" && shift && exec \"$@\"";
+    let inner = bench.command(&words);
+    let mut command = Command::new("unshare");
+    command.args(if is_root() { &["--mount"][..] } else { &["--map-root-user", "--mount"] });
+    command.args(["sh", "-c", script, "sh"]).arg(&bench.store).arg(inner.get_program()).args(inner.get_args());
+    let output = command.current_dir(bench.scratch.path()).stdin(Stdio::null()).output().expect("running it");
+    if errors(&output).contains("unshare: ") || errors(&output).contains("mount: ") {
+        return skip("too little room in the store", errors(&output).trim());
+    }
+    refused(output, &["16 MiB are free", "name another by --store"]);
 }
 
 /// R's and Python's own computations are checked, too.

@@ -51,6 +51,8 @@ pub struct Bed {
     pub store: Fd,
     /// Reported, but not yet waited for.
     pub news: Vec<Event>,
+    /// Pages that the test has unmapped.
+    gone: Vec<u32>,
     _company: Option<Company>,
 }
 
@@ -116,7 +118,7 @@ fn make_in(company: Option<Company>, engine: Engine, pages: u32, kind: Advice) -
         memory::protect(start.add(bytes), PAGE_BYTES, Protection::None).unwrap();
         memory::advise(start.addr(), bytes, kind).unwrap();
     }
-    let mut bed = Bed { machine, start, pages, store, news: Vec::new(), _company: company };
+    let mut bed = Bed { machine, start, pages, store, news: Vec::new(), gone: Vec::new(), _company: company };
     for index in 0..pages {
         bed.fill(index, index as u64);
     }
@@ -212,14 +214,20 @@ impl Bed {
     pub fn address(&self, index: u32) -> usize {
         self.at(index).expose_provenance()
     }
+    /// These pages are unmapped by the test, or about to be: they are not the bed's any more.
+    pub fn gives_up(&mut self, index: u32, pages: u32) {
+        self.gone.extend(index..index + pages);
+    }
 }
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        let run = self.run(0, self.pages);
-        let _ = self.machine.unregister(run);
-        // SAFETY: made by `make`, and the tests' threads have ended.
-        let _ = unsafe { memory::unmap(self.start, (self.pages as usize + 1) * PAGE_BYTES) };
+        // Where the test has unmapped something, something of another test's may lie by now.
+        for index in (0..self.pages + 1).filter(|index| !self.gone.contains(index)) {
+            let _ = self.machine.unregister(self.run(index, 1));
+            // SAFETY: made by `make`, and the tests' threads have ended.
+            let _ = unsafe { memory::unmap(self.at(index).cast(), PAGE_BYTES) };
+        }
         file::close(self.store);
     }
 }

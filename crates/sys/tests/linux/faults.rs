@@ -83,6 +83,8 @@ fn more_faults_than_a_batch_holds_are_all_reported(engine: Engine) {
 fn unmapping_and_remapping_are_reported(engine: Engine) {
     let mut bed = bed!(engine, 64, Advice::NoHugePage);
     let (gone, moved) = (bed.address(8), bed.address(16));
+    bed.gives_up(8, 4);
+    bed.gives_up(16, 8);
     let unmapper = thread::spawn(move || unmap(gone, 4));
     let run = bed.await_event(|event| match event {
         Event::Unmapped { run } => Some(*run),
@@ -128,6 +130,7 @@ fn moves_and_copies_go_on_while_an_unmap_waits_to_be_heard(engine: Engine) {
     let mut bed = bed!(engine, 64, Advice::NoHugePage);
     for round in 0..10u32 {
         let (gone, left) = (bed.address(40 + round), bed.page(40 + round));
+        bed.gives_up(40 + round, 1);
         let unmapper = thread::spawn(move || unmap(gone, 1));
         // Until the message is queued; it is not read before the moves.
         while memory::is_mapped(left.address()) {
@@ -178,6 +181,7 @@ fn a_large_page_that_has_lost_its_head_is_busy_until_unshared(engine: Engine) {
     }
     let child = fork(|| process::sleep_us(1_000_000_000));
     let gone = bed.address(0);
+    bed.gives_up(0, 1);
     let unmapper = thread::spawn(move || unmap(gone, 1));
     bed.await_event(|event| matches!(event, Event::Unmapped { .. }).then_some(()));
     unmapper.join().unwrap();
