@@ -25,7 +25,8 @@ int main(int argc, char **argv)
 	must(a && b && seen);
 	fill(a, bytes / 8, 0, 1);
 	fill(b, others / 8, 7, 1);
-	check(b, others / 8, 7, 1, "others");
+	/* The others are not read again before: that would bring their neighbours, too, and a page of the allocation that is
+	 * in RAM still, though not mapped, comes without the others. */
 	now = look(a, bytes, seen);
 	missing = pages - now;
 	must(missing > pages / 2);
@@ -41,5 +42,6 @@ int main(int argc, char **argv)
 	now = now + missing > pages ? now + missing - pages : 0;
 	printf("%zu\n", now * 100 / missing);
 	check(a, bytes / 8, 0, 1, "allocation");
+	check(b, others / 8, 7, 1, "others");
 	return 0;
 }
