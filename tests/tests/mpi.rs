@@ -110,7 +110,9 @@ fn benchmarks_find_a_spoilt_value() {
             plain.exited(0);
             assert!(plain.out().split_whitespace().count() == 2, "{}", plain.describe());
             let spoilt = mpi.job(3, None, &program, &[name, "1", "1", graph, "--corrupt"]).finish();
+            // MPICH's launcher may lose what a rank says before it ends all of them; the status it passes on.
             spoilt.exited(3);
+            assert!(mpi == Mpi::Mpich || spoilt.err().contains("WRONG RESULT"), "{name}: {}", spoilt.describe());
             assert!(spoilt.out().trim().is_empty(), "{name}: {}", spoilt.describe());
         }
     });
