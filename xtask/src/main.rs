@@ -66,6 +66,11 @@ fn root() -> PathBuf {
 /// A cargo that reads this workspace.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo tells us about ourselves would be news to build scripts, which would run again, and rebuild all.
+    let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|begin| name.starts_with(begin));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        command.env_remove(name);
+    }
     command.current_dir(root);
     command
 }
