@@ -82,10 +82,19 @@ fn with_clang() {
     let binary = scratch.file("matrix");
     let mut command = dlmc();
     command.args(["-O2", "-Wall", "-Wno-unknown-pragmas"]).arg(example("dlm_matrix.c")).arg("-o").arg(&binary);
-    ran(command.env("DLMC_CC", clang));
+    ran(command.env("DLMC_CC", &clang));
     let outcome = Run::of(&binary).memory(64).finish();
     outcome.exited(0).paged_within(64 * MIB, 16 * MIB);
     assert_eq!(outcome.out(), "256 MiB, sum 33822863117\n");
+    // What arrays mean, with this compiler's idea of a program.
+    let source = program("c/dlm_torture.c");
+    let (plain, managed) = (scratch.file("plain"), scratch.file("managed"));
+    let options = ["-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"];
+    ran(Command::new(&clang).arg("-Ddlm=").args(options).arg(&source).arg("-o").arg(&plain).arg("-lm"));
+    ran(dlmc().args(options).arg(&source).arg("-o").arg(&managed).arg("-lm").env("DLMC_CC", &clang));
+    let expected = Run::of(&plain).unmeasured().finish();
+    expected.exited(0);
+    Run::of(&managed).unmeasured().memory(64).finish().same_as(&expected);
 }
 
 #[test]

@@ -2,7 +2,11 @@
  * with -Ddlm=, it must print the same. */
 #include <complex.h>
 #include <math.h>
+#ifdef _OPENMP
 #include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
