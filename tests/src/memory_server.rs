@@ -124,7 +124,10 @@ impl MemoryServer {
             return run.option("--insecure");
         }
         let servers = self.file(&format!("servers-{}", address.replace(':', "-")));
-        fs::write(&servers, format!("{address} {}\n", self.public)).expect("the list of servers");
+        // Programs that were started before may be reading it.
+        if !servers.exists() {
+            fs::write(&servers, format!("{address} {}\n", self.public)).expect("the list of servers");
+        }
         run.option("--key").option(self.file("client.key")).option("--servers").option(servers)
     }
 

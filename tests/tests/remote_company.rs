@@ -88,12 +88,14 @@ fn sixty_four_idle_clients_cost_nothing() {
     let scratch = Scratch::new("idle");
     let mut running: Vec<Running> = Vec::new();
     let begun = Instant::now();
-    for number in 0..64 {
-        let ready = scratch.file(&number.to_string());
-        let run = Run::of(&program).args(["12".as_ref(), ready.as_os_str()]).memory(8);
-        running.push(server.store(run).start());
-        while !ready.exists() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "client {number} does not get ready");
+    for numbers in (0..64).collect::<Vec<u32>>().chunks(8) {
+        let ready: Vec<PathBuf> = numbers.iter().map(|number| scratch.file(&number.to_string())).collect();
+        for ready in &ready {
+            let run = Run::of(&program).args(["12".as_ref(), ready.as_os_str()]).memory(8);
+            running.push(server.store(run).start());
+        }
+        while !ready.iter().all(|ready| ready.exists()) {
+            assert!(begun.elapsed() < Duration::from_secs(120), "clients {numbers:?} do not get ready");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -109,8 +111,8 @@ fn sixty_four_idle_clients_cost_nothing() {
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{used} ticks of the processor in three seconds");
     }
+    running.iter().for_each(|one| one.signal(libc::SIGKILL));
     for one in running {
-        one.signal(libc::SIGKILL);
         one.finish().signalled(libc::SIGKILL);
     }
     server.until("leases", |leases| leases == 0);
