@@ -148,15 +148,21 @@ struct ream_hints {
 	uint64_t page_size; /* 0: as `ream run --pages` says, large ones without a session; 4096; or 2097152 */
 	uint32_t flags;     /* REAM_RESIDENT, REAM_PINNED, or 0: paged like other memory */
 	uint32_t reserved;  /* 0 */
-	const char *store;  /* NULL; or the session's store directory: a block has no store of its own so far */
+	const char *store;  /* NULL: the session's; or a directory on another disk, say, where the block's pages go instead */
 	const char *name;   /* NULL; or up to 31 bytes of UTF-8 without quotes, backslashes and control characters */
 };
 
 /*
  * Memory of `size` bytes, rounded up to whole pages, that reads as zeros; from 2 MiB on it begins at a multiple of 2 MiB.
- * `hints` may be NULL. Freed by ream_free only, not by free(). Returns NULL with errno set:
- *   EINVAL (size 0, flags, name), ENOMEM (none left, or more than may be kept in RAM), EOPNOTSUPP (page size, store),
- *   EFAULT; without a session and with REAM_PINNED also the errors of mlock(2).
+ * `hints` may be NULL. Freed by ream_free only, not by free().
+ *   A block with a store of its own has its pages in a file without a name in that directory, one a process; a forked child
+ * has its own there. At most three directories beside the session's are in use in a process, of 1 TiB each, and 4096 blocks
+ * at a time. Of a file system 10 % or 10 GiB are left free, whichever is more; what has no room there, or cannot be written,
+ * goes to the session's store. Only a session whose store is plain files has others: not with memory servers, --encrypt
+ * or zip:.
+ *   Returns NULL with errno set: EINVAL (size 0, flags, name), ENOMEM (none left, or more than may be kept in RAM), EFAULT,
+ * EOPNOTSUPP (page size; a store that cannot be had, or is in memory), ENOSPC (a fourth directory); with a store those of
+ * open(2); without a session and with REAM_PINNED also the errors of mlock(2).
  */
 REAM_FUNCTION void *ream_alloc(size_t size, const struct ream_hints *hints);
 

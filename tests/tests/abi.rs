@@ -57,6 +57,18 @@ fn every_function_without_a_session() {
     run("abi_calls", &["alone"], 0);
 }
 
+/// Directories as many as can be had beside the session's, one that is too many, and one that is not asked for.
+#[test]
+fn blocks_have_a_store_of_their_own() {
+    let scratch = Scratch::new("stores");
+    let names: Vec<String> = ["a", "b", "c", "d", "e"]
+        .map(|name| scratch.directory(name).canonicalize().expect("a directory").display().to_string())
+        .into();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    run("abi_store", &names, 32);
+    assert!(names.iter().all(|name| std::fs::read_dir(name).expect("a directory").next().is_none()));
+}
+
 #[test]
 fn an_allocator_with_a_context() {
     run("abi_allocator", &[], 64);

@@ -6,5 +6,5 @@
 mod units;
 mod word;
 
-pub use units::{ADDRESS_BITS, BLOCK_BYTES, BLOCK_PAGES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
+pub use units::{ADDRESS_BITS, BLOCK_BYTES, BLOCK_PAGES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId, VOLUMES};
 pub use word::{State, Step, Word};

@@ -110,7 +110,16 @@ impl Frame {
     }
 }
 
-/// A page's place in a store, in units of 4 KiB from the store's beginning.
+/// Files that a process's store may consist of: the first, where pages go, and others for those that the program wants
+/// elsewhere.
+pub const VOLUMES: usize = 4;
+/// Numbers of slots of the first volume, 12 TiB, and of each other, 1 TiB.
+const FIRST_SLOTS: u32 = 3 << 30;
+const OTHER_SLOTS: u32 = 1 << 28;
+/// Numbers at a volume's end that no slot has: so slots of different volumes never have consecutive numbers.
+const UNUSED: u32 = 1024;
+
+/// A page's place in a store, in units of 4 KiB. Each volume has a range of numbers of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Slot(pub u32);
 
@@ -119,9 +128,36 @@ impl Slot {
     pub const fn plus(self, n: u32) -> Slot {
         Slot(self.0 + n)
     }
-    /// Offset of the slot's first byte from the store's beginning.
+    /// The slot at this place of a volume, below [`Slot::most`].
+    pub const fn at(volume: u8, place: u32) -> Slot {
+        match volume {
+            0 => Slot(place),
+            _ => Slot(FIRST_SLOTS + (volume as u32 - 1) * OTHER_SLOTS + place),
+        }
+    }
+    /// Slots that a volume can have.
+    pub const fn most(volume: u8) -> u32 {
+        match volume {
+            0 => FIRST_SLOTS - UNUSED,
+            _ => OTHER_SLOTS - UNUSED,
+        }
+    }
+    /// Its volume, below [`VOLUMES`].
+    pub const fn volume(self) -> u8 {
+        match self.0.checked_sub(FIRST_SLOTS) {
+            None => 0,
+            // The last range of numbers is no volume's.
+            Some(beyond) if beyond / OTHER_SLOTS >= VOLUMES as u32 - 1 => VOLUMES as u8 - 1,
+            Some(beyond) => (beyond / OTHER_SLOTS) as u8 + 1,
+        }
+    }
+    /// Its place in its volume.
+    pub const fn place(self) -> u32 {
+        self.0 - Slot::at(self.volume(), 0).0
+    }
+    /// Offset of the slot's first byte from its volume's beginning.
     pub const fn offset(self) -> u64 {
-        self.0 as u64 * PAGE_BYTES as u64
+        self.place() as u64 * PAGE_BYTES as u64
     }
 }
 
@@ -145,6 +181,22 @@ mod tests {
         assert_eq!(Run::covering(4097, 1), Run { start: Page(1), pages: 1 });
         assert_eq!(Run::covering(4095, 2), Run { start: Page(0), pages: 2 });
         assert_eq!(Run::covering(0, 0).pages, 0);
+    }
+
+    #[test]
+    fn slots_of_volumes() {
+        let mut last = None;
+        for volume in 0..VOLUMES as u8 {
+            for place in [0, 1, 511, Slot::most(volume) - 1] {
+                let slot = Slot::at(volume, place);
+                assert_eq!((slot.volume(), slot.place()), (volume, place));
+                assert_eq!(slot.offset(), place as u64 * 4096);
+                assert!(last.is_none_or(|last: Slot| last < slot), "{slot:?}");
+                assert!(place != 0 || last.is_none_or(|last| last.plus(1) != slot), "neighbours: {slot:?}");
+                last = Some(slot);
+            }
+        }
+        assert_eq!(Slot(u32::MAX).volume(), VOLUMES as u8 - 1);
     }
 
     #[test]

@@ -89,6 +89,7 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn let_go(&mut self, run: Run, release: bool) {
         if release {
             self.usages.forget(run);
+            self.places.forget(run);
         }
         for (block, part) in blocks(run) {
             if self.table.all_zero(block) {
@@ -186,6 +187,7 @@ impl<M: Machine> Shard<M> {
         let source = Run { start: from, pages: count };
         let target = Run { start: to, pages: count };
         self.let_go(target, true);
+        self.places.forget(source);
         if self.table.prepare(target).is_err() {
             self.fail(Fatal::Internal("no memory for the state of moved pages"));
             return;

@@ -166,7 +166,8 @@ impl<M: Machine> Shard<M> {
     }
 
     /// In the child: replaces the parent's machine without touching it, starts an empty store of at most `slots`
-    /// slots, and marks everything stored as the parent's, whose store has the number `parent` from now on.
+    /// slots, and marks everything stored as the parent's, whose store has the number `parent` from now on. Volumes but the
+    /// first must be added anew.
     /// The old machine is forgotten, not dropped: its descriptors and memory are the parent's.
     pub fn become_child(
         &mut self,
@@ -176,7 +177,7 @@ impl<M: Machine> Shard<M> {
         counters: &'static ream_stats::Counters,
     ) -> Result<(), Errno> {
         core::mem::forget(core::mem::replace(&mut self.machine, machine));
-        self.slots = ream_store::Slots::new(slots)?;
+        self.slots = ream_store::Volumes::new(slots)?;
         self.frames.reset(self.machine.frames());
         // The program may have chosen where its memory comes from since: then it has one node.
         self.nodes = self.machine.nodes().clamp(1, self.nodes);
@@ -184,7 +185,7 @@ impl<M: Machine> Shard<M> {
         self.reset_tags();
         self.clear_pending();
         self.back.forget();
-        self.reserved = 0;
+        self.reserved = Default::default();
         self.store_full = None;
         self.failures = 0;
         self.quiet = false;

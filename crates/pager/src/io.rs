@@ -11,8 +11,6 @@ const PARTS: usize = 128;
 const RETRIES: u32 = 8;
 /// Writes that may fail in a row before the store counts as full.
 const FAILURES: u32 = 64;
-/// The store file is extended in steps of so many slots (64 MiB), or an eighth of its size.
-const GROW: u32 = 16 * 1024;
 
 const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
@@ -409,38 +407,14 @@ impl<M: Machine> Shard<M> {
             self.dirty_pages += 1;
         }
         if is_full(errno) || self.failures > FAILURES {
-            self.store_full = Some(errno);
-        }
-    }
-
-    /// Takes slots for up to `want` pages, with space in the file behind them.
-    pub(crate) fn take_slots(&mut self, want: u32) -> Option<(Slot, u32)> {
-        let (slot, count) = match self.slots.take(want) {
-            Ok(found) => found,
-            Err(_) => {
-                self.store_full.get_or_insert(Errno(28));
-                return None;
-            }
-        };
-        if slot.0 + count > self.reserved {
-            let least = self.slots.length();
-            let target = least.saturating_add(GROW.max(least / 8)).min(self.slots.limit());
-            let outcome = match self.machine.reserve(target) {
-                Ok(()) => Ok(target),
-                Err(_) => self.machine.reserve(least).map(|()| least),
-            };
-            match outcome {
-                Ok(reserved) => self.reserved = reserved,
-                Err(errno) => {
-                    for index in 0..count {
-                        self.slots.free(slot.plus(index));
-                    }
-                    self.slots.stop_growing(self.reserved);
-                    self.store_full = Some(errno);
-                    return None;
+            match Slot(op.slot).volume() {
+                0 => self.store_full = Some(errno),
+                // Its pages go to the first volume from now on.
+                volume => {
+                    self.slots.close(volume);
+                    self.failures = 0;
                 }
             }
         }
-        Some((slot, count))
     }
 }

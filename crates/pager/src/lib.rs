@@ -17,12 +17,15 @@ mod io;
 mod lists;
 mod nodes;
 mod queue;
+mod settle;
 mod shard;
 mod swap;
 mod table;
 mod turn;
+mod volumes;
 mod whole;
 mod wishes;
 
 pub use shard::{Config, Counters, Fatal, Fetch, Progress, Shard};
+pub use volumes::{PLACES, Places};
 pub use wishes::{HINTS, Usage, Usages, Whereabouts};

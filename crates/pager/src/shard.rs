@@ -6,11 +6,12 @@ use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
 use crate::turn::{PENDING, Pending};
+use crate::volumes::Places;
 use crate::whole::Errands;
 use crate::wishes::Usages;
-use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, VOLUMES, Word};
 use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
-use ream_store::Slots;
+use ream_store::Volumes;
 use ream_sys::memory::MapSlice;
 use ream_sys::{Errno, Machine};
 
@@ -84,7 +85,7 @@ pub struct Shard<M: Machine> {
     /// NUMA nodes, and the one to which frames and memory belong for now.
     pub(crate) nodes: u8,
     pub(crate) node: u8,
-    pub(crate) slots: Slots,
+    pub(crate) slots: Volumes,
     /// Faults that read, and faults that fill or rescue: separate histories.
     pub(crate) streams: Streams,
     pub(crate) touches: Streams,
@@ -141,7 +142,9 @@ pub struct Shard<M: Machine> {
     pub(crate) pending: MapSlice<Pending>,
     pub(crate) pending_head: usize,
     pub(crate) pending_len: usize,
-    pub(crate) reserved: u32,
+    pub(crate) reserved: [u32; VOLUMES],
+    /// Ranges that have a volume of their own.
+    pub(crate) places: Places,
     pub(crate) store_full: Option<Errno>,
     /// Whether a full store was tried once more before the program is stopped.
     pub(crate) tried_again: bool,
@@ -185,7 +188,7 @@ impl<M: Machine> Shard<M> {
             machine,
             table: Table::new()?,
             frames,
-            slots: Slots::new(config.slots)?,
+            slots: Volumes::new(config.slots)?,
             streams: Streams::new(0),
             touches: Streams::new(0),
             ops: MapSlice::new(tags)?,
@@ -227,7 +230,8 @@ impl<M: Machine> Shard<M> {
             pending: MapSlice::new(PENDING)?,
             pending_head: 0,
             pending_len: 0,
-            reserved: 0,
+            reserved: [0; VOLUMES],
+            places: Places::new(),
             store_full: None,
             tried_again: false,
             failures: 0,

@@ -244,13 +244,13 @@ fn the_space_of_what_is_freed_goes_back_to_the_file_system() {
         let areas = [0, 1, 2, 3, 4, 5];
         let filled = areas.map(|area| [Op::Map(area, 4000), Op::Walk(area, 0, 4000, 1, true)]).concat();
         let mut world = lived(seed, 1000, Fetch::Auto, &filled);
-        let before = (world.shard.slots_in_use(), world.shard.machine().store_used());
+        let before = (world.shard.slots_in_use(), world.shard.machine().store_used(0));
         for area in &areas[1..] {
             assert!(world.apply(Op::Unmap(*area, 0, 4000)));
         }
         assert!(world.apply(Op::Turns(300)));
         let freed = before.0 - world.shard.slots_in_use();
-        let given = before.1 - world.shard.machine().store_used();
+        let given = before.1 - world.shard.machine().store_used(0);
         assert!(given as u64 > freed / 2, "{given} of {freed} slots were given back");
         // And it is had again when it is needed.
         for op in &filled[2..] {
@@ -264,16 +264,40 @@ fn the_space_of_what_is_freed_goes_back_to_the_file_system() {
 fn a_full_store_is_tried_again_before_the_program_is_stopped() {
     for seed in 1..4 {
         let mut world = lived(seed, 1000, Fetch::Auto, &[Op::Map(0, 2900)]);
-        world.shard.machine_mut().set_store_slots(1024);
+        world.shard.machine_mut().set_store_slots(0, 1024);
         let mut at = 0;
         while at < 2900 && !world.shard.store_is_full() {
             assert!(world.apply(Op::Walk(0, at, 1, 1, true)));
             at += 1;
         }
         assert!((900..2900).contains(&at), "{at} pages were written when the store was full");
-        world.shard.machine_mut().set_store_slots(1 << 16);
+        world.shard.machine_mut().set_store_slots(0, 1 << 16);
         assert!(world.apply(Op::Walk(0, at, 2900 - at, 1, true)));
         assert_eq!(world.shard.fatal(), None);
+        world.finish();
+    }
+}
+
+/// What goes to another volume goes nowhere else as long as there is room, and to the first when it is full or fails.
+#[test]
+fn ranges_go_to_their_own_volume() {
+    for (seed, room) in [(1, 1 << 14), (2, 1 << 14), (3, 1000), (4, 0)] {
+        let mut world = lived(seed, 1000, Fetch::Auto, &[Op::Map(0, 3000), Op::Map(1, 3000)]);
+        let run = world.run_of(0);
+        world.send_to(run, 2, room);
+        assert!(world.apply(Op::Walk(0, 0, 3000, 1, true)) && world.apply(Op::Turns(50)));
+        let used = [0, 1, 2].map(|volume| world.shard.machine().store_used(volume));
+        if room > 3000 {
+            assert!(used[0] == 0 && used[2] >= 2000, "{used:?}");
+        } else {
+            assert!(used[0] >= 1000 && used[2] <= room, "{used:?}");
+        }
+        // The other area stays where it was, and what was unmapped is nobody's.
+        let before = world.shard.machine().store_used(2);
+        assert!(world.apply(Op::Walk(1, 0, 3000, 1, true)) && world.apply(Op::Unmap(0, 0, 3000)));
+        assert!(world.apply(Op::Map(0, 3000)) && world.apply(Op::Walk(0, 0, 3000, 1, true)));
+        assert!(world.shard.machine().store_used(2) <= before.max(used[2]));
+        assert!(world.shard.machine().store_used(0) >= 2000);
         world.finish();
     }
 }

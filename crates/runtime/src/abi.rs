@@ -13,7 +13,7 @@ pub mod phases;
 pub mod switch;
 
 use crate::blocks::set_errno;
-use crate::engine::wishes;
+use crate::engine::{volumes, wishes};
 use crate::heap::in_session;
 use crate::kernel::*;
 use crate::maps::{any_managed, managed_parts};
@@ -31,13 +31,15 @@ const NO_SESSION: Errno = Errno(107);
 /// While it exists, in a fork, nothing here changes.
 pub struct Frozen {
     _usages: wishes::Frozen,
+    _volumes: volumes::Frozen,
     _blocks: blocks::Frozen,
     _phase: phases::Frozen,
 }
 
 /// Takes the locks for the duration of a fork, after all others. Signals are blocked then.
 pub fn freeze() -> Frozen {
-    Frozen { _usages: wishes::freeze(), _blocks: blocks::freeze(), _phase: phases::freeze() }
+    let (usages, volumes) = (wishes::freeze(), volumes::freeze());
+    Frozen { _usages: usages, _volumes: volumes, _blocks: blocks::freeze(), _phase: phases::freeze() }
 }
 
 /// In a child.
@@ -312,9 +314,9 @@ pub extern "C" fn ream_error(code: c_int) -> *const c_char {
         Some(14) => c"bad address",
         Some(16) => c"in use: too much is kept in RAM for this budget, or libream.so is in the process already",
         Some(22) => c"invalid argument",
-        Some(28) => c"no room: there are 32 phases already",
+        Some(28) => c"no room: there are 32 phases, or three other stores, already",
         Some(34) => c"out of range: a budget is 16 MiB at least, and four times that of the start at most",
-        Some(95) => c"not supported: the page size or the store that was asked for",
+        Some(95) => c"not supported: the page size, or a store of its own without a session whose store is plain files on a disk",
         Some(107) => c"no session: start the program with 'ream run', or begin one with ream_start",
         Some(114) => c"there is a session already: ream_budget changes its budget",
         _ => c"error of the system",

@@ -43,7 +43,7 @@ pub mod uffd;
 pub mod user;
 mod workers;
 
-pub use linux::{LinuxConfig, LinuxMachine, Setup};
+pub use linux::{Anchors, LinuxConfig, LinuxMachine, Setup};
 pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, NODES, Stop, Wait};
 pub use pagemap::Mapped;
 pub use remote::{Bequest, Lost, News, RemoteConfig};

@@ -4,6 +4,9 @@
 mod completions;
 mod layered;
 mod servers;
+mod volumes;
+
+pub use volumes::Anchors;
 
 use crate::copier;
 use crate::digest::Key;
@@ -26,7 +29,7 @@ use crate::tiers::{Below, Inheritance, Tiers};
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
-use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
+use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId, VOLUMES};
 
 /// What a machine is made of.
 pub struct LinuxConfig {
@@ -100,6 +103,8 @@ pub struct LinuxMachine {
     key: &'static Key,
     loans: Option<&'static Loans>,
     stores: [Fd; STORES],
+    /// Files of the other volumes of each store.
+    others: [[Fd; VOLUMES - 1]; STORES],
     /// The memory server that is the store instead of files.
     remote: Option<Remote>,
     /// What lies between the pager and the store.
@@ -113,8 +118,8 @@ pub struct LinuxMachine {
     ended: Queue<(u32, i32)>,
     /// Slots being punched: first and number, 0 for a free entry.
     punches: [(u32, u32); PUNCHES],
-    /// Slots of the own store that have space.
-    reserved: u32,
+    /// Slots of the own store that have space, by volume.
+    reserved: [u32; VOLUMES],
     watching_messages: bool,
     watching_helper: bool,
 }
@@ -156,6 +161,7 @@ impl LinuxMachine {
             key: config.key,
             loans: config.loans,
             stores,
+            others: [[Fd::NONE; VOLUMES - 1]; STORES],
             remote: None,
             tiers: None,
             suspender: None,
@@ -164,18 +170,11 @@ impl LinuxMachine {
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
             punches: [(0, 0); PUNCHES],
-            reserved: 0,
+            reserved: [0; VOLUMES],
             watching_messages: false,
             watching_helper: false,
             memory: if config.move_pages { None } else { Some(open_memory(config.ask)?) },
         })
-    }
-
-    /// Tells which file holds an ancestor's slots, open for reading in the pager's descriptor table.
-    pub fn add_store(&mut self, store: StoreId, fd: Fd) {
-        if let Some(place) = self.stores.get_mut(store.0 as usize) {
-            *place = fd;
-        }
     }
 
     /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers, and
@@ -217,7 +216,7 @@ impl LinuxMachine {
         self.follower.rest();
         self.io.rest();
         // Our own, and those of ancestors: for the program's children.
-        self.stores.iter().filter(|store| **store != Fd::NONE).for_each(|store| file::open_to_all(*store));
+        self.open_stores_to_all();
         Some(rights.assume())
     }
 
@@ -417,7 +416,7 @@ impl Machine for LinuxMachine {
     }
 
     fn read(&mut self, tag: u32, store: StoreId, slot: Slot, frame: Frame, pages: u32) {
-        let fd = self.stores.get(store.0 as usize).copied().unwrap_or(Fd::NONE);
+        let fd = self.file(store, slot.volume());
         let Some(address) = self.staging.address(frame, pages) else {
             return self.end(tag, Errno::FAULT.negative());
         };
@@ -442,7 +441,7 @@ impl Machine for LinuxMachine {
     fn write(&mut self, tag: u32, slot: Slot, runs: &[(Frame, u32)]) {
         let pages = runs.iter().fold(0u32, |all, (_, pages)| all.saturating_add(*pages));
         self.settle_punches(slot, pages);
-        let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
+        let fd = self.file(StoreId::OWN, slot.volume());
         let staging = &self.staging;
         let all = runs.iter().all(|(frame, pages)| staging.address(*frame, *pages).is_some());
         let list = self.parts.get_mut(tag as usize).and_then(|list| list.get_mut(..runs.len()));
@@ -466,15 +465,16 @@ impl Machine for LinuxMachine {
         }
     }
 
-    fn reserve(&mut self, slots: u32) -> Result<(), Errno> {
+    fn reserve(&mut self, volume: u8, slots: u32) -> Result<(), Errno> {
+        let fd = self.file(StoreId::OWN, volume);
+        let Some(reserved) = self.reserved.get_mut(volume as usize) else { return Err(Errno::INVAL) };
         // Only what is beyond the mark: space that was punched out comes back when it is written.
-        if slots <= self.reserved || self.stores.first() == Some(&Fd::NONE) {
+        if slots <= *reserved || fd == Fd::NONE {
             return Ok(());
         }
-        let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
-        let from = Slot(self.reserved).offset();
+        let from = Slot(*reserved).offset();
         file::allocate(fd, from, Slot(slots).offset() - from)?;
-        self.reserved = slots;
+        *reserved = slots;
         Ok(())
     }
 
@@ -482,10 +482,10 @@ impl Machine for LinuxMachine {
         if let Some(remote) = &mut self.remote {
             remote.forget(slot, pages);
         }
-        if self.stores.first() == Some(&Fd::NONE) {
+        let fd = self.file(StoreId::OWN, slot.volume());
+        if fd == Fd::NONE {
             return;
         }
-        let fd = self.stores.first().copied().unwrap_or(Fd::NONE);
         let bytes = pages as u64 * PAGE_BYTES as u64;
         let free = self.punches.iter_mut().enumerate().find(|(_, (_, count))| *count == 0);
         if let Some((index, punch)) = free {

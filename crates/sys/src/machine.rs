@@ -209,7 +209,7 @@ pub trait Machine {
     fn write(&mut self, tag: u32, slot: Slot, parts: &[(Frame, u32)]);
     /// Ensures that the process's own store has space for slots `0 .. slots` (fallocate); ENOSPC and the like are
     /// returned. May take milliseconds.
-    fn reserve(&mut self, slots: u32) -> Result<(), Errno>;
+    fn reserve(&mut self, volume: u8, slots: u32) -> Result<(), Errno>;
     /// Nobody needs what a slot of the own store holds any more; it may be written anew. Only a hint.
     fn freed(&mut self, _slot: Slot) {}
     /// Gives the space of slots back to the file system (best effort, asynchronous where possible).

@@ -57,7 +57,7 @@ fn a_page_goes_to_the_store_and_comes_back() {
     fill(&mut fake, 0, 4);
     assert_eq!(fake.move_out(page(0), Frame(10), 4), Moved { pages: 4, stop: None });
     assert_eq!(fake.mapped(page(0)), None);
-    fake.reserve(100).unwrap();
+    fake.reserve(0, 100).unwrap();
     fake.write(3, Slot(50), &[(Frame(12), 2), (Frame(10), 2)]);
     assert_eq!(poll(&mut fake, Wait::Forever), [Event::Io { tag: 3, result: 16384 }]);
     assert_eq!(fake.slot(StoreId::OWN, Slot(50)), Some(Content(102)));
@@ -97,7 +97,7 @@ fn wrong_data_is_seen_when_it_is_mapped() {
     assert!(panics(lost).starts_with("wrong data by zero_in"));
     let never_written = || {
         let mut fake = machine(16);
-        fake.reserve(8).unwrap();
+        fake.reserve(0, 8).unwrap();
         fake.read(0, StoreId::OWN, Slot(3), Frame(0), 1);
         poll(&mut fake, Wait::Forever);
         fake.move_in(Frame(0), page(0), 1);
@@ -121,7 +121,7 @@ fn misuse_of_frames_and_tags_panics() {
         panics(move || {
             let mut fake = machine(600);
             fill(&mut fake, 0, 3);
-            fake.reserve(100).unwrap();
+            fake.reserve(0, 100).unwrap();
             fake.move_out(page(0), Frame(1), 1);
             act(&mut fake);
         })
@@ -176,7 +176,7 @@ fn misuse_of_frames_and_tags_panics() {
 fn a_frame_under_write_is_busy_and_can_be_copied() {
     let mut fake = machine(16);
     fill(&mut fake, 0, 1);
-    fake.reserve(8).unwrap();
+    fake.reserve(0, 8).unwrap();
     fake.move_out(page(0), Frame(5), 1);
     fake.write(0, Slot(7), &[(Frame(5), 1)]);
     assert_eq!(fake.move_in(Frame(5), page(0), 1), Moved { pages: 0, stop: Some(Stop::Busy) });
@@ -346,7 +346,7 @@ fn injected_failures_occur_and_are_reported() {
     let mut fake = machine(64);
     fill(&mut fake, 0, 8);
     assert_eq!(fake.move_out(page(0), Frame(0), 8).pages, 8);
-    fake.reserve(64).unwrap();
+    fake.reserve(0, 64).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     fake.script = Script { short: 4, interrupted: 4, write_error: 4, write_full: 4, ..Script::calm() };
     for _ in 0..200 {
@@ -361,18 +361,18 @@ fn injected_failures_occur_and_are_reported() {
     fake.spoil_slot(Slot(3), true);
     fake.write(0, Slot(0), &[(Frame(0), 8)]);
     assert_eq!(poll(&mut fake, Wait::Forever), [Event::Io { tag: 0, result: -5 }]);
-    fake.set_store_slots(64);
-    assert!(fake.reserve(65).is_err());
+    fake.set_store_slots(0, 64);
+    assert!(fake.reserve(0, 65).is_err());
     fake.punch(Slot(8), 1);
-    assert_eq!(fake.store_used(), 63);
-    assert!(fake.reserve(65).is_ok());
+    assert_eq!(fake.store_used(0), 63);
+    assert!(fake.reserve(0, 65).is_ok());
 }
 
 #[test]
 fn a_forked_child_shares_memory_and_reads_its_parents_store() {
     let mut fake = machine(16);
     fill(&mut fake, 0, 3);
-    fake.reserve(8).unwrap();
+    fake.reserve(0, 8).unwrap();
     fake.move_out(page(2), Frame(0), 1);
     fake.write(0, Slot(5), &[(Frame(0), 1)]);
     poll(&mut fake, Wait::Forever);
@@ -423,7 +423,7 @@ fn running_threads_catch_the_naive_protocol() {
     let rounds = |naive: bool| {
         let mut fake = machine(16);
         fill(&mut fake, 0, 8);
-        fake.reserve(8).unwrap();
+        fake.reserve(0, 8).unwrap();
         fake.script.write = 2;
         for round in 0..50 {
             assert_eq!(fake.move_out(page(0), Frame(0), 8).pages, 8);

@@ -42,7 +42,8 @@ pub enum Op {
     Lock(u8, u16, u16, bool),
     /// Area, first page, pages, held: the pager keeps blocks in place.
     Hold(u8, u16, u16, bool),
-    /// Area, first page, pages, what: the program's wish, 0 for out of RAM, 1 for in, else a usage.
+    /// Area, first page, pages, what: the program's wish, 0 for out of RAM, 1 for in, 2 to 5 for a usage,
+    /// beyond for a volume of the store.
     Wish(u8, u16, u16, u8),
     /// Area, page: a device pins it and writes to it from time to time.
     Pin(u8, u16),
@@ -145,7 +146,7 @@ fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
         94..=95 if kind == Kind::Failing => Op::Space(random.between(1, 12_000) as u16),
         96 if kind == Kind::Failing => Op::Corrupt(first),
         97 if kind == Kind::Failing => Op::Spoil(first, few),
-        99 => Op::Wish(area, first, some, random.below(6) as u8),
+        99 => Op::Wish(area, first, some, random.below(9) as u8),
         98 if kind == Kind::Failing => Op::Rough(random.between(4, 6) as u8),
         _ => Op::Turns(few),
     }

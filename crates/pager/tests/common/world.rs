@@ -176,7 +176,7 @@ impl World {
             }
             Op::Space(slots) => {
                 self.may_stop = true;
-                self.machine().set_store_slots(slots as u32);
+                self.machine().set_store_slots(0, slots as u32);
             }
             Op::Rough(level) => self.rough(level),
             Op::Fork(child) => self.fork(child),

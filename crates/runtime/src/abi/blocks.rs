@@ -1,11 +1,12 @@
 //! Blocks of `ream_alloc`: mappings of their own, with the pages and the treatment that the caller asked for, and a name.
 
 use super::caller;
-use crate::engine::{self, wishes};
+use crate::engine::{self, volumes, wishes};
 use crate::heap::in_session;
 use crate::kernel::*;
 use crate::regions::{Kind, Regions};
-use crate::{holds, init, maps, pages};
+use crate::{holds, maps, pages};
+use core::ffi::CStr;
 use ream_heap::placing;
 use ream_page::{BLOCK_BYTES, PAGE_BYTES, Page, Run};
 use ream_stats::{Phases, Region};
@@ -150,6 +151,8 @@ pub fn whole(run_of: Run) -> bool {
 struct Hints {
     page_bytes: u64,
     flags: u32,
+    /// The volume of the store that its pages go to.
+    volume: u8,
     name: [u8; 32],
 }
 
@@ -184,7 +187,9 @@ impl Hints {
             return Err(Errno::OPNOTSUPP);
         }
         if store != 0 {
-            Hints::check_store(store as usize)?;
+            let mut name = [0; volumes::NAME];
+            caller::text(store as usize, &mut name)?;
+            hints.volume = volumes::find(CStr::from_bytes_until_nul(&name).map_err(|_| Errno::INVAL)?)?;
         }
         if name != 0 {
             let length = caller::text(name as usize, &mut hints.name)?;
@@ -194,17 +199,6 @@ impl Hints {
             hints.name.iter_mut().skip(length).for_each(|byte| *byte = 0);
         }
         Ok(hints)
-    }
-
-    /// A process has one store: another than that cannot be had.
-    fn check_store(at: usize) -> Result<(), Errno> {
-        let mut path = [0; 1024];
-        let length = caller::text(at, &mut path)?;
-        let ours = init::session().map(|session| &session.config().store_directory);
-        match ours {
-            Some(directory) if path.get(..length) == Some(directory.as_bytes()) => Ok(()),
-            _ => Err(Errno::OPNOTSUPP),
-        }
     }
 }
 
@@ -236,6 +230,9 @@ pub fn allocate(bytes: usize, hints: usize) -> Result<usize, Errno> {
         wishes::budget_changed();
     }
     map(&mut block, hints.page_bytes).inspect_err(|_| give_back(&block))?;
+    if hints.volume > 0 && block.managed != 0 {
+        volumes::send(run(&block), hints.volume).inspect_err(|_| unmap(&block))?;
+    }
     with_blocks(|blocks| blocks.enter(block)).inspect_err(|_| unmap(&block))?;
     if hints.flags == PINNED {
         let pinned = if in_session() { holds::pin(run(&block)) } else { mlock(block.start, length, 0) };
@@ -276,6 +273,7 @@ fn unmap(block: &Block) {
     {
         let _placing = placing();
         engine::remove(run(block));
+        volumes::forget(run(block));
         holds::forget(run(block));
         // SAFETY: a block that its owner has given up.
         if unsafe { munmap(block.start, block.bytes) }.is_err() {

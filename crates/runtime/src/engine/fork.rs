@@ -19,7 +19,7 @@ use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{self, SignalSet, set_signal_mask};
 use ream_sys::thread::{self, Files};
-use ream_sys::{Errno, LinuxMachine};
+use ream_sys::{Anchors, Errno, LinuxMachine};
 
 /// Changes when a parked pager may go on.
 pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
@@ -28,8 +28,8 @@ static READY: AtomicU32 = AtomicU32::new(0);
 
 /// Forks that a store's slots may be read through at once, as the statistics keep them.
 const FORKS: usize = 64;
-/// Descriptors of one store: a connection to each memory server, and a file.
-const PARTS: usize = ream_stats::SERVERS + 1;
+/// Descriptors of one store: a connection to each memory server, and a file for each volume.
+const PARTS: usize = size_of::<Anchors>() / size_of::<Fd>();
 const STORES: usize = 256 * PARTS;
 
 /// What is kept from the prepare handler to the parent's and the child's.
@@ -355,15 +355,11 @@ fn child_main(_: *mut ()) -> ! {
     let (mut sorted, fds, count) = (kept.stores, kept.stores, kept.store_count);
     let _ = file::close_all_but(sorted.get_mut(..count).unwrap_or(&mut []));
     let generations = count / PARTS;
-    let mut stores = [(StoreId(0), Fd(-1)); STORES / PARTS];
-    for (index, (place, parts)) in stores.iter_mut().zip(fds.chunks_exact(PARTS)).enumerate().take(generations) {
-        *place = (StoreId(index as u8 + 1), parts.last().copied().unwrap_or(Fd::NONE));
-    }
     setup::place();
     // SAFETY: see `Ancestors`; the program waits for READY.
     unsafe { *ANCESTORS.0.get() = (fds, count) };
     // The parent's own store is the last: the nearest ancestor has the highest number.
-    let inherited = stores.get(..generations).unwrap_or(&[]);
+    let inherited = fds.get(..count).unwrap_or(&[]);
     let outcome = pager::engage_child(StoreId(generations as u8), inherited, kept.limit);
     if let Err(failure) = outcome {
         let why = match failure.errno {

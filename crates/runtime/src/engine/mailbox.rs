@@ -29,6 +29,8 @@ pub enum Command {
     Fetch(Run),
     /// Note how the program is going to use a range.
     Use(Run, Usage),
+    /// The pages of a range go to this volume of the store.
+    Send(Run, u8),
     /// Answer where the pages of a range are.
     Look(Run),
     /// Make room for a fork: at most so many pages stay, nothing stays staged; no eviction from then on.

@@ -18,6 +18,7 @@ mod remote;
 mod setup;
 mod shares;
 mod switch;
+pub mod volumes;
 mod watch;
 mod wires;
 pub mod wishes;

@@ -8,7 +8,7 @@ use super::minute::Minute;
 use super::setup::{Inherited, machine, most_slots};
 use super::shares::{self, available, share};
 use super::switch::Switching;
-use super::{ENGINE, Phase, follow, fork, remote, wishes};
+use super::{ENGINE, Phase, follow, fork, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
@@ -16,7 +16,7 @@ use ream_stats::{Process, Session};
 use ream_sys::digest::Key;
 use ream_sys::file::Fd;
 use ream_sys::memory::{self, Advice, Protection};
-use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait, process};
+use ream_sys::{Anchors, Errno, Event, Events, LinuxMachine, Machine, Wait, process};
 
 /// The one shard of the process, in memory that a forked child inherits.
 pub(super) static SHARD: AtomicPtr<Shard<LinuxMachine>> = AtomicPtr::new(core::ptr::null_mut());
@@ -137,6 +137,7 @@ fn engage() -> Result<(), Failure> {
     });
     crate::holds::each(&mut |run| shard.hold(run, true));
     wishes::each_usage(|run, usage| shard.set_usage(run, usage));
+    volumes::engage(shard);
     // What was in RAM already may be more than was left: it is evicted down to the limit at once.
     let used = shard.used();
     if used > entry.held_pages() {
@@ -353,6 +354,10 @@ impl Pager {
                 shard.set_usage(run, usage);
                 Progress::Done
             }
+            Command::Send(run, volume) => {
+                volumes::sent(shard, run, volume);
+                Progress::Done
+            }
             Command::Look(run) => {
                 ENGINE.mailbox.answer(shard.whereabouts(run));
                 Progress::Done
@@ -506,20 +511,23 @@ pub(super) fn end() -> ! {
     process::end_process(STOPPED)
 }
 
-/// In a forked child's pager thread: goes on with the inherited table.
-pub(super) fn engage_child(parent: StoreId, stores: &[(StoreId, Fd)], limit: u64) -> Result<(), Failure> {
+/// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which the stores of
+/// its ancestors live, the nearest's last.
+pub(super) fn engage_child(parent: StoreId, stores: &[Fd], limit: u64) -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
     let (bequest, kept) = unsafe { &mut *SHARD.load(SeqCst) }.machine_mut().bequeath();
     let inherited = Inherited { bequest, kept: kept.map(|kept| (kept, parent)) };
     let mut machine = machine(session, KEY.load(SeqCst), inherited)?;
-    for (store, fd) in stores {
-        machine.add_store(*store, *fd);
+    for (anchors, store) in stores.chunks_exact(size_of::<Anchors>() / size_of::<Fd>()).zip(1..) {
+        machine.add_store(StoreId(store), anchors);
     }
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
     let shard = unsafe { &mut *SHARD.load(SeqCst) };
+    let had = volumes::those_of(shard);
     shard.become_child(machine, parent, most_slots(), &entry.counters).map_err(failed("mapping the page tables"))?;
+    volumes::engage_child(shard, had);
     let used = shard.used();
     entry.overdraw(session.ledger(), used.max(limit).saturating_sub(entry.held_pages()));
     shard.set_limit(entry.held_pages());

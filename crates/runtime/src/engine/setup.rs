@@ -7,17 +7,15 @@ use super::{fork, remote};
 use crate::agent;
 use crate::lending::{self, LOANS};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use ream_page::StoreId;
+use ream_page::{Slot, StoreId};
 use ream_stats::{Session, whole_pages};
 use ream_sys::digest::Key;
-use ream_sys::file::{self, Fd};
+use ream_sys::file::{self, Fd, FileSystem};
 use ream_sys::uffd::Access;
 use ream_sys::{Bequest, Errno, Inheritance, LinuxConfig, LinuxMachine, TIER_BLOCKS, TiersConfig, process};
 
 /// Reads and writes in flight at most.
 const IO_LIMIT: u32 = 256;
-/// Most slots a store may have: a page's state has room for this many.
-const SLOTS: u64 = (u32::MAX as u64) - 1024;
 
 /// What a forked child has of its parent, beside the files.
 #[derive(Default)]
@@ -145,12 +143,15 @@ pub(super) fn most_slots() -> u32 {
 fn slots(session: &Session, store: Fd) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
     if bytes == 0 && !session.config().is_remote() && store != Fd::NONE {
-        if let Ok(system) = file::file_system(store) {
-            let spare = (system.bytes / 10).max(10 << 30);
-            bytes = system.free.saturating_sub(spare);
-        }
+        bytes = room(store);
     }
-    (bytes / 4096).clamp(512, SLOTS) as u32
+    (bytes / 4096).clamp(512, Slot::most(0).into()) as u32
+}
+
+/// Bytes that the file system of an open file can spare.
+pub(super) fn room(file: Fd) -> u64 {
+    let spare = |system: FileSystem| system.free.saturating_sub((system.bytes / 10).max(10 << 30));
+    file::file_system(file).map_or(0, spare)
 }
 
 /// Keeps the calling thread to the processors that the session wants pagers on.

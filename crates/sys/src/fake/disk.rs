@@ -1,7 +1,7 @@
 //! The fake's stores: slots with their contents, a capacity, bad slots, and the operations in flight on them.
 
 use super::memory::Content;
-use ream_page::{Page, Run};
+use ream_page::{Page, Run, Slot, VOLUMES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
@@ -15,10 +15,12 @@ pub(super) struct Disk {
     pub slots: BTreeMap<u32, Content>,
     /// Slots with space behind them.
     allocated: BTreeSet<u32>,
-    /// Slots below this have been reserved at some time.
-    pub reserved: u32,
-    /// Slots that there is space for.
-    pub capacity: u32,
+    /// How many those are, by volume.
+    taken: [u32; VOLUMES],
+    /// By volume, how many of its first slots have been reserved at some time.
+    pub reserved: [u32; VOLUMES],
+    /// By volume, slots that there is space for; 0 where there is no such volume.
+    pub capacity: [u32; VOLUMES],
     /// Slots that answer EIO.
     pub bad: BTreeSet<u32>,
     /// Slots that alone hold what a forked child may still read.
@@ -27,7 +29,9 @@ pub(super) struct Disk {
 
 impl Disk {
     pub fn new(capacity: u32) -> Disk {
-        Disk { capacity, ..Disk::default() }
+        let mut disk = Disk::default();
+        disk.capacity[0] = capacity;
+        disk
     }
 
     /// Claims space for one slot; false when the disk is full.
@@ -35,29 +39,34 @@ impl Disk {
         if self.allocated.contains(&slot) {
             return true;
         }
-        if self.allocated.len() as u32 >= self.capacity {
+        let volume = Slot(slot).volume();
+        if self.used(volume) >= self.capacity[volume as usize] {
             return false;
         }
+        self.taken[volume as usize] += 1;
         self.allocated.insert(slot)
     }
 
-    /// Claims space for slots `0 .. slots`; what was claimed stays claimed when it fails, as fallocate leaves it.
-    pub fn reserve(&mut self, slots: u32) -> bool {
-        if !(self.reserved..slots).all(|slot| self.claim(slot)) {
+    /// Claims space for the first slots of a volume; what was claimed stays claimed when it fails, as fallocate leaves it.
+    pub fn reserve(&mut self, volume: u8, slots: u32) -> bool {
+        let reserved = self.reserved[volume as usize];
+        if !(reserved..slots).all(|place| self.claim(Slot::at(volume, place).0)) {
             return false;
         }
-        self.reserved = self.reserved.max(slots);
+        self.reserved[volume as usize] = reserved.max(slots);
         true
     }
 
     pub fn punch(&mut self, slot: u32) {
         self.slots.remove(&slot);
-        self.allocated.remove(&slot);
+        if self.allocated.remove(&slot) {
+            self.taken[Slot(slot).volume() as usize] -= 1;
+        }
     }
 
-    /// Slots that take space.
-    pub fn used(&self) -> u32 {
-        self.allocated.len() as u32
+    /// Slots of a volume that take space.
+    pub fn used(&self, volume: u8) -> u32 {
+        self.taken[volume as usize]
     }
 }
 

@@ -108,7 +108,7 @@ impl FakeMachine {
         if let Some(frozen) = disk.borrow().frozen.range(slot.0..slot.0 + pages).next() {
             self.fail(&std::format!("write to slot {frozen}, which a forked child may still read"));
         }
-        if slot.0 + pages > disk.borrow().reserved {
+        if slot.place() + pages > disk.borrow().reserved[slot.volume() as usize] {
             self.fail(&std::format!("write beyond the reserved slots: {} + {pages}", slot.0));
         }
         let slots = slot.0..slot.0 + pages;
@@ -269,20 +269,20 @@ impl FakeMachine {
         self.ops[index].work = Work::Unshare { run, next };
     }
 
-    /// Slots with space behind them in the process's own store.
-    pub fn store_used(&self) -> u32 {
-        self.stores[0].borrow().used()
+    /// Slots with space behind them in a volume of the process's own store.
+    pub fn store_used(&self, volume: u8) -> u32 {
+        self.stores[0].borrow().used(volume)
     }
 
-    /// Whether not one more slot can be claimed.
+    /// Whether not one more slot of the first volume can be claimed.
     pub fn store_is_full(&self) -> bool {
         let disk = self.stores[0].borrow();
-        disk.used() >= disk.capacity
+        disk.used(0) >= disk.capacity[0]
     }
 
-    /// Changes how many slots the store has space for; what is claimed stays.
-    pub fn set_store_slots(&mut self, slots: u32) {
-        self.stores[0].borrow_mut().capacity = slots;
+    /// Changes how many slots a volume of the own store has space for; what is claimed stays.
+    pub fn set_store_slots(&mut self, volume: u8, slots: u32) {
+        self.stores[0].borrow_mut().capacity[volume as usize] = slots;
     }
 
     /// What a slot holds.

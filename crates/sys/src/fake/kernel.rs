@@ -417,14 +417,14 @@ impl Machine for FakeMachine {
         self.between();
     }
 
-    fn reserve(&mut self, slots: u32) -> Result<(), Errno> {
-        self.enter("reserve", slots as u64, 0, 0);
+    fn reserve(&mut self, volume: u8, slots: u32) -> Result<(), Errno> {
+        self.enter("reserve", volume as u64, slots as u64, 0);
         self.counts.reserves += 1;
         self.clock_us += 500;
         if self.random.one_in(self.script.reserve_full) {
             return Err(Errno(if self.random.one_in(4) { EIO } else { ENOSPC }));
         }
-        if self.stores[0].borrow_mut().reserve(slots) { Ok(()) } else { Err(Errno(ENOSPC)) }
+        if self.stores[0].borrow_mut().reserve(volume, slots) { Ok(()) } else { Err(Errno(ENOSPC)) }
     }
 
     fn punch(&mut self, slot: Slot, pages: u32) {

@@ -1,9 +1,7 @@
 //! Memory servers that are the store instead of files.
 
 use super::{LinuxMachine, Setup, fail};
-use crate::file::Fd;
 use crate::remote::{Bequest, News, Remote, RemoteConfig};
-use ream_stats::SERVERS;
 
 impl LinuxMachine {
     /// Connects to the memory servers that are the store; `bequest` is what a parent has stored there.
@@ -16,16 +14,6 @@ impl LinuxMachine {
             Some(bequest) => remote.inherit(bequest).map_err(fail("mapping the state of inherited pages")),
             None => Ok(()),
         }
-    }
-
-    /// The connections by which the store lives at each server, and, last, its file.
-    pub fn anchors(&self) -> [Fd; SERVERS + 1] {
-        let mut all = [Fd::NONE; SERVERS + 1];
-        if let Some(remote) = &self.remote {
-            all[..SERVERS].copy_from_slice(&remote.anchors());
-        }
-        all[SERVERS] = self.stores[0];
-        all
     }
 
     /// What has happened to memory servers since this was last asked.

@@ -12,6 +12,7 @@ on_engines! {
         the_store_gives_back_what_it_got,
         failures_of_the_store_are_reported,
         a_punch_never_erases_what_is_written_after_it,
+        volumes_are_files_of_their_own,
         polling_ends_when_told,
     ],
     moving: []
@@ -19,7 +20,7 @@ on_engines! {
 
 fn the_store_gives_back_what_it_got(engine: Engine) {
     let mut bed = bed!(engine, 64, Advice::NoHugePage);
-    bed.machine.reserve(128).unwrap();
+    bed.machine.reserve(0, 128).unwrap();
     bed.out(0, 0, 64);
     let digests: Vec<_> = (0..64).map(|frame| bed.machine.digest(Frame(frame))).collect();
     // Written in three parts and out of order, read in one.
@@ -55,7 +56,7 @@ fn the_store_gives_back_what_it_got(engine: Engine) {
 
 fn failures_of_the_store_are_reported(engine: Engine) {
     let mut bed = bed!(engine, 16, Advice::NoHugePage);
-    bed.machine.reserve(4).unwrap();
+    bed.machine.reserve(0, 4).unwrap();
     bed.machine.read(0, StoreId::OWN, Slot(0), Frame(0), 8);
     assert_eq!(bed.await_io(0), 4 * PAGE_BYTES as i32, "short at the end of the file");
     bed.machine.read(1, StoreId(9), Slot(0), Frame(0), 1);
@@ -68,20 +69,60 @@ fn failures_of_the_store_are_reported(engine: Engine) {
     // A store that cannot be written.
     let path = std::ffi::CString::new(format!("/proc/self/fd/{}", bed.store.0)).unwrap();
     let reader = file::open(&path, file::flags::READ | file::flags::DIRECT, 0).unwrap();
-    bed.machine.add_store(StoreId::OWN, reader);
+    bed.machine.add_volume(StoreId::OWN, 0, reader);
     bed.out(0, 50, 1);
     bed.machine.write(4, Slot(0), &[(Frame(50), 1)]);
     assert_eq!(bed.await_io(4), Errno::BADF.negative());
     // An ancestor's store.
-    bed.machine.add_store(StoreId(9), reader);
+    bed.machine.add_store(StoreId(9), &[reader]);
     bed.machine.read(5, StoreId(9), Slot(1), Frame(7), 2);
     assert_eq!(bed.await_io(5), 2 * PAGE_BYTES as i32);
     file::close(reader);
 }
 
+fn volumes_are_files_of_their_own(engine: Engine) {
+    let mut bed = bed!(engine, 64, Advice::NoHugePage);
+    let directory = std::ffi::CString::new(std::env::temp_dir().as_os_str().as_encoded_bytes()).unwrap();
+    let other = file::create_store(&directory).unwrap().fd;
+    bed.machine.add_volume(StoreId::OWN, 2, other);
+    bed.machine.reserve(0, 64).unwrap();
+    bed.machine.reserve(2, 64).unwrap();
+    bed.out(0, 0, 64);
+    bed.machine.write(0, Slot::at(2, 3), &[(Frame(0), 8)]);
+    assert_eq!(bed.await_io(0), 8 * PAGE_BYTES as i32);
+    bed.machine.write(0, Slot::at(0, 3), &[(Frame(8), 8)]);
+    assert_eq!(bed.await_io(0), 8 * PAGE_BYTES as i32);
+    // One that is not there.
+    bed.machine.write(1, Slot::at(1, 3), &[(Frame(0), 8)]);
+    assert_eq!(bed.await_io(1), Errno::BADF.negative());
+    // As one's own, and as an ancestor's.
+    let anchors = bed.machine.anchors();
+    bed.machine.add_store(StoreId(7), &anchors);
+    for store in [StoreId::OWN, StoreId(7)] {
+        for (volume, frame) in [(2, 0), (0, 8)] {
+            bed.machine.read(0, store, Slot::at(volume, 3), Frame(100), 8);
+            assert_eq!(bed.await_io(0), 8 * PAGE_BYTES as i32);
+            for index in 0..8 {
+                assert_eq!(bed.machine.digest(Frame(100 + index)), bed.machine.digest(Frame(frame + index)));
+            }
+        }
+    }
+    // Its space is given back apart from that of the others.
+    bed.machine.punch(Slot::at(2, 0), 64);
+    bed.machine.write(0, Slot::at(2, 20), &[(Frame(0), 1)]);
+    bed.await_io(0);
+    bed.machine.read(0, StoreId::OWN, Slot::at(2, 3), Frame(100), 1);
+    bed.await_io(0);
+    assert!(bed.machine.digest(Frame(100)).zero);
+    bed.machine.read(0, StoreId::OWN, Slot::at(0, 3), Frame(100), 1);
+    bed.await_io(0);
+    assert_eq!(bed.machine.digest(Frame(100)), bed.machine.digest(Frame(8)));
+    file::close(other);
+}
+
 fn a_punch_never_erases_what_is_written_after_it(engine: Engine) {
     let mut bed = bed!(engine, 64, Advice::NoHugePage);
-    bed.machine.reserve(8192).unwrap();
+    bed.machine.reserve(0, 8192).unwrap();
     bed.out(0, 0, 64);
     for round in 0..20 {
         let slot = Slot(round * 64);

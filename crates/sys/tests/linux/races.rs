@@ -26,7 +26,7 @@ fn no_write_is_lost_between_moves(engine: Engine) {
     const PAGES: u32 = 8;
     const ROUNDS: u32 = 3000;
     let mut bed = bed!(engine, PAGES, Advice::NoHugePage);
-    bed.machine.reserve(PAGES).unwrap();
+    bed.machine.reserve(0, PAGES).unwrap();
     let (stop, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let base = bed.address(0);
     let writers: Vec<_> = (0..2usize)

@@ -3,6 +3,9 @@
 use super::*;
 use ream_pager::Usage;
 
+/// Room in a volume: soon full, and grown in more than one step.
+const VOLUME_SLOTS: u32 = 2048;
+
 impl World {
     /// All pages of an area.
     pub fn run_of(&self, area: u8) -> Run {
@@ -23,8 +26,18 @@ impl World {
             2 => self.shard.set_usage(run, Usage::Random),
             3 => self.shard.set_usage(run, Usage::Sequential),
             4 => self.shard.set_usage(run, Usage::Keep),
-            _ => self.shard.set_usage(run, Usage::Unknown),
+            5 => self.shard.set_usage(run, Usage::Unknown),
+            _ => self.send_to(run, (what - 6) % 3, VOLUME_SLOTS),
         }
+    }
+
+    /// A range goes to a volume of the store, which has so much room if it is not there yet.
+    pub fn send_to(&mut self, run: Run, volume: u8, slots: u32) {
+        if volume > 0 && !self.shard.has_volume(volume) {
+            self.machine().set_store_slots(volume, slots);
+            self.shard.add_volume(volume, slots * 2).expect("memory");
+        }
+        self.shard.set_volume(run, volume).expect("few ranges");
     }
 
     /// mprotect or mlock of a few pages, or its end.
@@ -135,6 +148,9 @@ impl World {
         // In the child no other thread runs until it is registered.
         let script = std::mem::replace(&mut machine.script, Script::calm());
         self.shard.become_child(machine, parent, 1 << 16, counters()).expect("memory");
+        // One volume is had again, the other is not.
+        self.machine().set_store_slots(1, VOLUME_SLOTS);
+        self.shard.add_volume(1, VOLUME_SLOTS).expect("memory");
         self.pins.clear();
         for area in 0..AREAS as u8 {
             self.each_run(area, 0, SPAN as u16, Place::Managed, |world, run| {

@@ -1,0 +1,207 @@
+//! What has cooled: it is compared with the store, and written in clusters where it differs.
+
+use crate::evict::CLUSTER;
+use crate::shard::{Fatal, List, Shard};
+use ream_page::{BLOCK_PAGES, Frame, Page, State, Step, StoreId};
+use ream_sys::Machine;
+
+/// Most pages of scattered frames that a write gathers: 512 KiB.
+const LARGEST_CLUSTER: usize = 128;
+/// Pages of a run from which on its being scattered over the store matters.
+const GATHER: u32 = 64;
+/// Dirty pages side by side in the store, from which on they are overwritten where they are.
+const IN_PLACE: usize = 16;
+
+impl<M: Machine> Shard<M> {
+    /// Compares the run that has cooled longest with the store. Returns how many pages were looked at, 0 when there is
+    /// nothing to compare.
+    pub(crate) fn settle_one(&mut self) -> u32 {
+        let Some((start, pages)) = self.cooling.pop() else { return 0 };
+        let mut clean: Option<(Page, u32)> = None;
+        let mut dirty = [Frame(0); BLOCK_PAGES as usize];
+        let mut dirty_len = 0;
+        let mut looked = 0;
+        let scattered = pages >= GATHER && self.is_scattered(start, pages);
+        for index in 0..pages {
+            let page = start.plus(index);
+            let word = self.table.word(page);
+            let Some(frame) = word.frame().filter(|_| word.state() == State::Cooling) else { continue };
+            let info = self.frames.info(frame);
+            if info.hashed() {
+                continue;
+            }
+            if info.slot_in_flight() {
+                // Its last content is still being written: looked at again later.
+                self.queue(List::Cooling, page, 1);
+                continue;
+            }
+            looked += 1;
+            let digest = self.machine.digest(frame);
+            if digest.zero {
+                self.free_slot(info.slot());
+                self.step(page, Step::Empty);
+                self.free_frames(frame, 1);
+                self.shared_zeros = self.shared_zeros.saturating_sub(1);
+                self.counters.evictions_clean.add_alone(1);
+                continue;
+            }
+            if !scattered && info.slot().is_some() && digest.hash == self.table.hash(page) {
+                self.counters.evictions_clean.add_alone(1);
+                self.step(page, Step::Match);
+                clean = match clean {
+                    Some((first, count)) if first.plus(count) == page => Some((first, count + 1)),
+                    other => {
+                        self.push_clean(other);
+                        Some((page, 1))
+                    }
+                };
+                continue;
+            }
+            self.table.set_hash(page, digest.hash);
+            self.frames.update(frame, |info| info.set_hashed(true));
+            if let Some(place) = dirty.get_mut(dirty_len) {
+                *place = frame;
+                dirty_len += 1;
+            }
+        }
+        self.push_clean(clean);
+        self.counters.hashes.add_alone(looked as u64);
+        self.sort_dirty(dirty.get(..dirty_len).unwrap_or(&[]));
+        // Entries whose pages have all gone elsewhere still count as a step.
+        looked.max(1)
+    }
+
+    /// Whether a run that was read as one, and so will be again, lies in many pieces in the store: then it is worth
+    /// being written anew, side by side.
+    fn is_scattered(&self, start: Page, pages: u32) -> bool {
+        let mut pieces = 0;
+        let mut last = None;
+        for index in 0..pages {
+            let Some(frame) = self.table.word(start.plus(index)).frame() else { return false };
+            let slot = self.frames.info(frame).slot();
+            if last.is_none() || slot != last {
+                pieces += 1;
+            }
+            last = slot.map(|(slot, store)| (slot.plus(1), store));
+        }
+        pieces > pages / 8
+    }
+
+    /// Long dirty runs go to the store at once, in place where they own a run of slots; the rest is gathered.
+    fn sort_dirty(&mut self, frames: &[Frame]) {
+        let mut rest = frames;
+        while let Some(first) = rest.first() {
+            let info = self.frames.info(*first);
+            let mut length = 1;
+            if let Some((slot, StoreId::OWN)) = info.slot() {
+                length = rest
+                    .iter()
+                    .enumerate()
+                    .take_while(|(index, frame)| {
+                        let expected = slot.plus(*index as u32);
+                        self.frames.info(**frame).slot() == Some((expected, StoreId::OWN))
+                            && self.slots.may_overwrite(expected)
+                    })
+                    .count()
+                    .max(1);
+                if length >= IN_PLACE && self.may_write() && parts(rest.get(..length).unwrap_or(&[])) <= M::PARTS {
+                    if let Some(tag) = self.take_tag() {
+                        self.start_write(tag, slot, rest.get(..length).unwrap_or(&[]));
+                        rest = rest.get(length..).unwrap_or(&[]);
+                        continue;
+                    }
+                }
+            }
+            for frame in rest.get(..length).unwrap_or(&[]) {
+                // From here on the page has no slot: if it is touched before it is written, nothing claims that the
+                // store holds its content.
+                let info = self.frames.info(*frame);
+                self.free_slot(info.slot());
+                self.frames.update(*frame, |info| info.set_slot(None));
+                if !self.dirty.push(info.page(), 1) {
+                    self.fail(Fatal::Internal("the queue of dirty pages is full"));
+                }
+                self.dirty_pages += 1;
+            }
+            rest = rest.get(length..).unwrap_or(&[]);
+        }
+    }
+
+    /// Writes one cluster of gathered dirty pages. Returns whether it could.
+    pub(crate) fn flush(&mut self) -> bool {
+        if !self.may_write() || self.store_full.is_some() {
+            return false;
+        }
+        let mut frames = [Frame(0); BLOCK_PAGES as usize];
+        let (mut len, mut runs, mut volume) = (0, 0, 0);
+        while len < frames.len() {
+            let Some((page, _)) = self.dirty.pop() else { break };
+            self.dirty_pages -= 1;
+            let word = self.table.word(page);
+            let Some(frame) = word.frame().filter(|_| word.state() == State::Cooling) else { continue };
+            let info = self.frames.info(frame);
+            if !info.hashed() || info.io() || info.slot().is_some() {
+                continue;
+            }
+            // A cluster goes to one volume.
+            let wanted = self.places.of(page);
+            if len > 0 && wanted != volume {
+                let _ = self.dirty.push_front(page, 1);
+                self.dirty_pages += 1;
+                break;
+            }
+            volume = wanted;
+            let joins = len > 0 && frames.get(len - 1).is_some_and(|last| last.plus(1) == frame);
+            if !joins && runs == LARGEST_CLUSTER {
+                let _ = self.dirty.push_front(page, 1);
+                self.dirty_pages += 1;
+                break;
+            }
+            runs += !joins as usize;
+            // The queue may name a page twice; it is gathered once.
+            self.frames.update(frame, |info| info.set_hashed(false));
+            if let Some(place) = frames.get_mut(len) {
+                *place = frame;
+                len += 1;
+            }
+        }
+        if len == 0 {
+            return false;
+        }
+        let taken = self.take_slots(volume, len as u32);
+        let count = taken.map_or(0, |(_, count)| count as usize);
+        if let Some((slot, count)) = taken {
+            if let Some(tag) = self.take_tag() {
+                self.start_write(tag, slot, frames.get(..count as usize).unwrap_or(&[]));
+            }
+        }
+        for frame in frames.get(count..len).unwrap_or(&[]).iter().rev() {
+            let page = self.frames.info(*frame).page();
+            self.frames.update(*frame, |info| info.set_hashed(true));
+            let _ = self.dirty.push_front(page, 1);
+            self.dirty_pages += 1;
+        }
+        count > 0
+    }
+
+    /// Compares about so many of the pages that cool with the store, and writes what differs, whether frames are needed
+    /// or not.
+    pub(crate) fn settle(&mut self, most: u32) {
+        let mut looked = 0;
+        for _ in 0..self.cooling.len() {
+            if looked >= most || !self.may_write() {
+                break;
+            }
+            looked += self.settle_one();
+            if self.dirty_pages >= CLUSTER {
+                self.flush();
+            }
+        }
+        while self.dirty_pages > 0 && self.flush() {}
+    }
+}
+
+/// Number of runs of consecutive frames.
+fn parts(frames: &[Frame]) -> usize {
+    1 + frames.windows(2).filter(|pair| matches!(pair, [a, b] if a.plus(1) != *b)).count()
+}

@@ -1,0 +1,240 @@
+//! Ranges whose pages go to another volume of the store than the first, as long as there is room.
+
+use crate::shard::Shard;
+use ream_page::{Page, Run, Slot};
+use ream_sys::memory::{MapSlice, Zeroable};
+use ream_sys::{Errno, Machine};
+
+/// Ranges that can have a volume at a time.
+pub const PLACES: usize = 4096;
+/// A volume grows in steps of so many slots (64 MiB), or an eighth of its size.
+const GROW: u32 = 16 * 1024;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Placed {
+    start: u64,
+    pages: u64,
+    volume: u64,
+}
+
+// SAFETY: three integers.
+unsafe impl Zeroable for Placed {}
+
+impl Placed {
+    fn run(&self) -> Run {
+        Run { start: Page(self.start), pages: self.pages }
+    }
+}
+
+/// Which volume the pages of ranges go to. Sorted by address.
+pub struct Places {
+    list: MapSlice<Placed>,
+    len: usize,
+}
+
+impl Places {
+    /// All pages go to the first volume.
+    pub const fn new() -> Places {
+        Places { list: MapSlice::empty(), len: 0 }
+    }
+
+    fn known(&self) -> &[Placed] {
+        self.list.as_slice().get(..self.len).unwrap_or(&[])
+    }
+
+    /// The place of the first range that ends behind a page.
+    fn behind(&self, page: Page) -> usize {
+        self.known().partition_point(|placed| placed.run().end().0 <= page.0)
+    }
+
+    /// The volume that a page goes to.
+    pub fn of(&self, page: Page) -> u8 {
+        if self.len == 0 {
+            return 0;
+        }
+        let placed = self.known().get(self.behind(page)).filter(|placed| placed.run().contains(page));
+        placed.map_or(0, |placed| placed.volume as u8)
+    }
+
+    /// Tells each range.
+    pub fn each(&self, mut tell: impl FnMut(Run, u8)) {
+        self.known().iter().for_each(|placed| tell(placed.run(), placed.volume as u8));
+    }
+
+    fn insert(&mut self, at: usize, placed: Placed) -> Result<(), Errno> {
+        if self.len == PLACES {
+            return Err(Errno::NOMEM);
+        }
+        let list = self.list.as_mut_slice();
+        list.get_mut(at..=self.len).ok_or(Errno::NOMEM)?.rotate_right(1);
+        *list.get_mut(at).ok_or(Errno::NOMEM)? = placed;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The pages of a range go to a volume from now on.
+    ///
+    /// # Errors
+    /// ENOMEM: there are [`PLACES`] such ranges.
+    pub fn set(&mut self, run: Run, volume: u8) -> Result<(), Errno> {
+        self.forget(run);
+        if volume == 0 || run.pages == 0 {
+            return Ok(());
+        }
+        if self.list.is_empty() {
+            self.list = MapSlice::new(PLACES)?;
+        }
+        self.insert(self.behind(run.start), Placed { start: run.start.0, pages: run.pages, volume: volume.into() })
+    }
+
+    /// The pages of a range go to the first volume again. Of a range that is cut in two where there is no place for
+    /// another, so do those behind the cut.
+    pub fn forget(&mut self, run: Run) {
+        let mut at = self.behind(run.start);
+        while let Some(placed) = self.known().get(at).copied().filter(|placed| placed.run().and(run).pages > 0) {
+            let before = run.start.0.saturating_sub(placed.start);
+            let end = placed.run().end().0;
+            let after = end.saturating_sub(run.end().0);
+            if let (true, Some(left)) = (before > 0, self.list.get_mut(at)) {
+                left.pages = before;
+                at += 1;
+                if after > 0 {
+                    let _ = self.insert(at, Placed { start: end - after, pages: after, ..placed });
+                }
+            } else if let (true, Some(right)) = (after > 0, self.list.get_mut(at)) {
+                *right = Placed { start: end - after, pages: after, ..placed };
+            } else {
+                if let Some(rest) = self.list.as_mut_slice().get_mut(at..self.len) {
+                    rest.rotate_left(1);
+                }
+                self.len -= 1;
+                continue;
+            }
+            if after > 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places::new()
+    }
+}
+
+impl<M: Machine> Shard<M> {
+    /// A volume is there, with a file behind it in the machine, and may have so many slots.
+    ///
+    /// # Errors
+    /// When there is no memory for what is known of its slots.
+    pub fn add_volume(&mut self, volume: u8, slots: u32) -> Result<(), Errno> {
+        self.slots.add(volume, slots)
+    }
+
+    /// Whether there is a volume.
+    pub fn has_volume(&self, volume: u8) -> bool {
+        self.slots.has(volume)
+    }
+
+    /// The pages of a range go to this volume from now on, as long as it has room: what is stored already stays where it
+    /// is until it changes.
+    ///
+    /// # Errors
+    /// See [`Places::set`].
+    pub fn set_volume(&mut self, run: Run, volume: u8) -> Result<(), Errno> {
+        self.places.set(run, volume)
+    }
+
+    /// Takes slots for up to `want` pages, with space in the file behind them: of this volume, and where that has none of
+    /// the first.
+    pub(crate) fn take_slots(&mut self, volume: u8, want: u32) -> Option<(Slot, u32)> {
+        let found = self.take_of(volume, want);
+        let found = if found.is_err() && volume != 0 { self.take_of(0, want) } else { found };
+        found.map_err(|errno| _ = self.store_full.get_or_insert(errno)).ok()
+    }
+
+    fn take_of(&mut self, volume: u8, want: u32) -> Result<(Slot, u32), Errno> {
+        const FULL: Errno = Errno(28);
+        let (slot, count) = self.slots.take(volume, want).map_err(|_| FULL)?;
+        let reserved = self.reserved.get_mut(volume as usize).ok_or(FULL)?;
+        if slot.place() + count <= *reserved {
+            return Ok((slot, count));
+        }
+        let least = self.slots.length(volume);
+        let target = least.saturating_add(GROW.max(least / 8)).min(self.slots.limit(volume));
+        let machine = &mut self.machine;
+        let grown = machine.reserve(volume, target).map(|()| target);
+        match grown.or_else(|_| machine.reserve(volume, least).map(|()| least)) {
+            Ok(slots) => {
+                *reserved = slots;
+                Ok((slot, count))
+            }
+            Err(errno) => {
+                let reserved = *reserved;
+                for index in 0..count {
+                    self.slots.free(slot.plus(index));
+                }
+                self.slots.stop_growing(volume, reserved);
+                Err(errno)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn run(start: u64, pages: u64) -> Run {
+        Run { start: Page(start), pages }
+    }
+
+    #[test]
+    fn ranges_against_an_array() {
+        let mut places = Places::new();
+        let mut model = [0u8; 300];
+        let mut seed = 7u64;
+        for _ in 0..20_000 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let start = (seed >> 8) % 280;
+            let pages = (seed >> 32) % 20;
+            let volume = (seed % 4) as u8;
+            match seed >> 60 {
+                0..4 => places.forget(run(start, pages)),
+                _ => places.set(run(start, pages), volume).unwrap(),
+            }
+            let volume = if seed >> 60 < 4 { 0 } else { volume };
+            model[start as usize..(start + pages) as usize].fill(volume);
+            for (page, expected) in model.iter().enumerate() {
+                assert_eq!(places.of(Page(page as u64)), *expected, "page {page}");
+            }
+        }
+        let mut last = 0;
+        places.each(|run, volume| {
+            assert!(run.start.0 >= last && run.pages > 0 && volume > 0);
+            last = run.end().0;
+        });
+        places.forget(run(0, 300));
+        assert_eq!(places.len, 0);
+    }
+
+    #[test]
+    fn there_are_so_many_places() {
+        let mut places = Places::new();
+        let all: Vec<Run> = (0..PLACES as u64).map(|index| run(index * 10, 8)).collect();
+        all.iter().for_each(|run| places.set(*run, 1).unwrap());
+        assert_eq!(places.set(run(1 << 30, 1), 1), Err(Errno::NOMEM));
+        // Cut in two: the rest has no place.
+        places.forget(run(12, 1));
+        assert_eq!([11, 12, 13].map(|page| places.of(Page(page))), [1, 0, 0]);
+        places.forget(all[7]);
+        assert!(places.set(run(1 << 30, 1), 3).is_ok());
+        assert_eq!(places.of(Page(1 << 30)), 3);
+    }
+}
