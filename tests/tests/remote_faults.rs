@@ -3,7 +3,7 @@
 //!
 //! `REAM_FAULTS` sets how many faults each run gets, `REAM_FAULTS_SEED` which.
 
-use ream_tests::{Fleet, Steadfast, skip, tool};
+use ream_tests::{Build, Fleet, Steadfast, build, skip, tool};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,12 +12,16 @@ use std::time::Duration;
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn fleet(count: usize) -> Option<Fleet> {
+    fleet_of(count, "256M")
+}
+
+fn fleet_of(count: usize, memory: &'static str) -> Option<Fleet> {
     let what = "servers that are lost";
     if !ream_tests::is_root() || tool("ip").is_none() {
         skip(what, "needs root and ip (iproute2)");
         return None;
     }
-    match Fleet::new(count, "256M") {
+    match Fleet::new(count, memory) {
         Ok(fleet) => Some(fleet),
         Err(error) => {
             skip(what, &format!("hosts cannot be made: {error}"));
@@ -236,8 +240,39 @@ fn with_a_local_copy_no_server_is_missed() {
 }
 
 #[test]
+fn with_parity_no_server_is_missed() {
+    survive(4, &["--parity"], "0", number("REAM_FAULTS", 8));
+}
+
+/// What servers cannot hold twice they hold with sums, also when all of it was written anew several times.
+#[test]
+fn sums_take_less_room_than_copies() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some(fleet) = fleet_of(3, "128M") else { return };
+    let Build::Ready(program) = build("c/checksum.c", &["-pthread"]) else { return };
+    let (store, work) = (fleet.store(&[0, 1, 2]), ["210", "4", "2", "0"]);
+    let run = |options: &[&str]| {
+        let mut command = fleet.ream("client.key");
+        command.args(["run", "--memory", "16M", "--store", &store]).args(options).arg("--").arg(&program).args(work);
+        let output = command.output().expect("ream");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let plain = std::process::Command::new(&program).args(work).output().expect("the program");
+    let (status, out, err) = run(&["--parity"]);
+    assert_eq!((status, out.as_bytes()), (Some(0), plain.stdout.as_slice()), "{err}");
+    let (status, _, err) = run(&[]);
+    assert!(status == Some(125) && err.contains("has no room left for this program"), "{status:?}: {err}");
+}
+
+#[test]
 fn forks_go_on_while_servers_are_lost() {
     survive(3, &[], "400", number("REAM_FAULTS", 4));
+}
+
+#[test]
+fn with_parity_forks_go_on_while_servers_are_lost() {
+    survive(3, &["--parity"], "400", number("REAM_FAULTS", 4));
 }
 
 #[test]
@@ -255,6 +290,19 @@ fn what_nobody_has_any_more_ends_the_program_with_a_line() {
     let second = fleet.store(&[1]);
     assert!(lines.len() == 1 && lines[0].contains(&second), "{told}");
     assert_eq!(told.matches("the program goes on with the other copies").count(), 1, "{told}");
+}
+
+#[test]
+fn sums_do_not_help_against_the_loss_of_two_at_once() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let Some(fleet) = fleet(3) else { return };
+    let store = fleet.store(&[0, 1, 2]);
+    let options = ["--memory", "16M", "--store", &store, "--parity"];
+    let Some(mut program) = fleet.run(&options, "48", "0") else { return };
+    fleet.signal(0, libc::SIGKILL);
+    fleet.signal(1, libc::SIGKILL);
+    assert_eq!(program.stopped(), Some(125), "{}", program.told());
+    assert_eq!(program.told().matches("the program is stopped").count(), 1, "{}", program.told());
 }
 
 #[test]

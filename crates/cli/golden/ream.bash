@@ -20,8 +20,8 @@ _ream() {
         return
     done
     case "$command" in
-        run) options="--memory -m --store -s --store-limit --encrypt --replicas --spill --store-deadline --swap-protocol --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --on-block --on-run --drop-received --pager-cpus --help -h" words="" ;;
-        doctor) options="--store -s --replicas --spill --key --servers --insecure --pages --json --help -h" words="" ;;
+        run) options="--memory -m --store -s --store-limit --encrypt --replicas --spill --parity --store-deadline --swap-protocol --key --servers --insecure --threshold --summary --summary= --log --engine --io --fetch --pages --prefault --prefault= --lock --lock= --bloat --no-exec-inherit --ranks-at-once --next --on-block --on-run --drop-received --pager-cpus --help -h" words="" ;;
+        doctor) options="--store -s --replicas --spill --parity --key --servers --insecure --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;
         compare) options="--runs --seconds --with --stdin --save --json --help -h" words="" ;;

@@ -72,6 +72,7 @@ pub fn digest_of(settings: &Settings) -> u64 {
             &settings.memory_servers,
             settings.replicas,
             &settings.spill,
+            settings.parity,
             settings.encrypt,
             settings.zip,
             settings.swap_protocol,

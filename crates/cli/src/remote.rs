@@ -117,7 +117,7 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
     });
     let there = servers.iter().filter(|(_, called)| called.is_ok()).count();
     let mut leased = Leased { servers };
-    if there < settings.replicas as usize {
+    if there < settings.least_servers() {
         let first =
             leased.servers.iter_mut().find_map(|(_, called)| called.as_mut().err().map(|failure| failure.text.clone()));
         let why = first.unwrap_or_default();
@@ -126,7 +126,7 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
             _ => format!(
                 "; {there} of {} memory servers can be had, and each page goes to {}",
                 settings.memory_servers.len(),
-                settings.replicas
+                settings.least_servers()
             ),
         };
         return Err(Failure::new(format!("{why}{more}")));
@@ -151,6 +151,10 @@ impl Leased {
         let largest = quotas.iter().copied().max().unwrap_or(0);
         // Copies lie at different servers: what the largest has beyond the others together is of no use then.
         let mut limit = if settings.replicas > 1 { (all / 2).min(all - largest) } else { all };
+        if settings.parity {
+            // One of them has sums only, and as much as an eighth of what is stored may be gaps.
+            limit = ((all - largest) / 9 * 8).saturating_sub(8 << 20);
+        }
         limit = limit.min(spill.map_or(u64::MAX, |spill| spill.limit)).min(settings.store_limit.unwrap_or(u64::MAX));
         let names: Vec<String> = self.servers.iter().map(|(server, _)| format!("tcp://{server}")).collect();
         Place { directory: PathBuf::from(names.join(",")), limit }
@@ -164,7 +168,7 @@ impl Leased {
         }
         let (key, servers) = files(settings)?;
         (config.key_path, config.servers_path) = (text(&key)?, text(&servers)?);
-        config.replicas = settings.replicas;
+        (config.replicas, config.parity) = (settings.replicas, settings.parity.into());
         if let Some(spill) = spill {
             (config.spill, config.spill_directory) = (1, text(&spill.directory)?);
         }

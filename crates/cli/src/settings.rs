@@ -80,6 +80,8 @@ pub struct Settings {
     pub replicas: u32,
     /// Directory of a local copy of what is at memory servers.
     pub spill: Option<PathBuf>,
+    /// Whether pages at memory servers have a sum instead of copies.
+    pub parity: bool,
     /// Bytes of compressed pages in RAM above the store; 0: none.
     pub zip: u64,
     /// Whether there is nothing below them.
@@ -171,6 +173,7 @@ impl Settings {
             memory_servers: Vec::new(),
             replicas: 1,
             spill: None,
+            parity: false,
             zip: 0,
             zip_alone: false,
             encrypt: false,
@@ -247,7 +250,7 @@ impl Settings {
         if let Some(given) = stores.into_iter().next() {
             settings.stores_given = Some(given);
         }
-        settings.settle_copies(layers.last("replicas"), layers.last("spill"))?;
+        settings.settle_copies(layers.last("replicas"), layers.last("spill"), layers.last("parity"))?;
         settings.settle_encryption(layers.last("encrypt"))?;
         for (name, place) in [("key", &mut settings.key), ("servers", &mut settings.servers)] {
             if let Some(given) = layers.last(name) {
@@ -368,11 +371,26 @@ impl Settings {
         Ok(())
     }
 
+    /// Memory servers without which a program is not started: as many as each page, or the sum that it is part of, goes to.
+    pub fn least_servers(&self) -> usize {
+        if self.parity { 2 } else { self.replicas as usize }
+    }
+
     /// How many copies of a page there are to be, and where.
-    fn settle_copies(&mut self, replicas: Option<Given>, spill: Option<Given>) -> Result<(), Failure> {
+    fn settle_copies(
+        &mut self,
+        replicas: Option<Given>,
+        spill: Option<Given>,
+        parity: Option<Given>,
+    ) -> Result<(), Failure> {
         const NEITHER: &str = "only for memory servers; name some by --store tcp://HOST:PORT,...";
         let several = self.memory_servers.len() > 1;
-        self.replicas = if several && spill.is_none() { 2 } else { 1 };
+        let summed = parity.as_ref().map_or(Ok(false), Given::switch)?;
+        self.replicas = if several && spill.is_none() && !summed { 2 } else { 1 };
+        if let (Some(parity), Some(other)) = (parity.as_ref().filter(|_| summed), replicas.as_ref().or(spill.as_ref()))
+        {
+            return Err(other.refuse(format!("{parity} is in place of copies; give one of the two")));
+        }
         if let (Some(replicas), Some(spill)) = (&replicas, &spill) {
             return Err(replicas.refuse(format!("{spill} is a second copy, too; give one of the two")));
         }
@@ -392,6 +410,15 @@ impl Settings {
                 return Err(given.refuse(NEITHER));
             }
             self.spill = Some(given.directory(given.text.as_deref().unwrap_or_default())?);
+        }
+        if let Some(given) = parity.filter(|given| summed && matters(given)) {
+            if self.memory_servers.is_empty() {
+                return Err(given.refuse(NEITHER));
+            }
+            if self.memory_servers.len() < 3 {
+                return Err(given.refuse("needs three memory servers; with two, --replicas=2 is the same"));
+            }
+            self.parity = true;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ pub(crate) const REPLICAS: Spec = Spec {
     help: "memory servers that each page is written to",
     long: "Memory servers that each page is written to: 1 or 2; by default 2 where --store names several. With 2, the loss \
            of a server costs a pause of two seconds at most, and its pages are copied again to another one. With 1, \
-           several servers have more room, and the loss of any stops the program. Excludes --spill.",
+           several servers have more room, and the loss of any stops the program. Excludes --spill and --parity.",
     variable: "REAM_REPLICAS",
     in_file: true,
     commands: COMMANDS,
@@ -28,8 +28,21 @@ pub(crate) const SPILL: Spec = Spec {
     help: "write a copy of what goes to memory servers to a local disk",
     long: "Directory on a local disk that gets a copy of each page that goes to a memory server: written behind, and read \
            when the server is lost. A file without a name, as a store is, whose content is encrypted with --encrypt. \
-           Excludes --replicas.",
+           Excludes --replicas and --parity.",
     variable: "REAM_SPILL",
+    in_file: true,
+    commands: COMMANDS,
+    ..PLAIN
+};
+
+pub(crate) const PARITY: Spec = Spec {
+    name: "parity",
+    help: "write the sum of several memory servers' pages instead of copies",
+    long: "Instead of a second copy of each page, one of three memory servers or more keeps the sum of what the others got, \
+           each in turn: any one of them can be lost, and S servers hold S - 1 times what one does, less a ninth for \
+           gaps that rewritten pages leave. What was lost is computed from what the others have, and written \
+           anew. Excludes --replicas and --spill.",
+    variable: "REAM_PARITY",
     in_file: true,
     commands: COMMANDS,
     ..PLAIN

@@ -80,6 +80,7 @@ pub const OPTIONS: &[Spec] = &[
     copies::ENCRYPT,
     copies::REPLICAS,
     copies::SPILL,
+    copies::PARITY,
     copies::DEADLINE,
     copies::PROTOCOL,
     Spec {

@@ -302,8 +302,8 @@ pub struct Config {
     pub on_run: u32,
     /// 1: what a call of MPI is going to overwrite is not saved.
     pub drop_received: u32,
-    /// Room for later settings; zero.
-    pub spare: u32,
+    /// 1: pages at memory servers have a sum instead of copies.
+    pub parity: u32,
     /// The memory servers that are the store, if they are; those that there are come first.
     pub remotes: [Remote; SERVERS],
     /// Memory servers that each page is written to.
@@ -356,7 +356,7 @@ impl Config {
             on_block: 0,
             on_run: 0,
             drop_received: 1,
-            spare: 0,
+            parity: 0,
             remotes: [Remote::NONE; SERVERS],
             replicas: 1,
             spill: 0,
@@ -369,9 +369,9 @@ impl Config {
     pub fn is_remote(&self) -> bool {
         self.remotes.first().is_some_and(Remote::is_some)
     }
-    /// Copies that each page is to have.
+    /// Copies that each page is to have, where a sum counts as one.
     pub const fn copies(&self) -> u32 {
-        self.replicas + self.spill
+        self.replicas + self.spill + self.parity
     }
     /// The engine asked for.
     pub const fn engine(&self) -> Engine {

@@ -4,16 +4,21 @@
 //!
 //! Pages are sealed on their way out and opened where they arrive. How often a slot was written is kept here, four bytes
 //! a slot, and is part of what its seal is bound to: an older page in its place does not open. One byte more says who has
-//! it: each page is written to as many servers as wanted, or to one and to a local file, and read from any of them.
+//! it: each page is written to as many servers as wanted, or to one and to a local file, and read from any of them. Or it
+//! is written to one, and another has the sum of several servers' pages.
 
 mod changes;
+mod collect;
 mod dial;
+mod groups;
 mod lane;
+mod log;
 mod loss;
 mod mend;
 mod op;
 mod peer;
 mod reads;
+mod rebuild;
 mod spill;
 mod table;
 mod writes;
@@ -28,6 +33,7 @@ use crate::{Errno, Wait, process};
 use changes::Changes;
 use dial::Dialler;
 use lane::{Lane, Message, Received, Way};
+use log::Log;
 use mend::Mend;
 use op::{Nature, Op};
 pub use peer::News;
@@ -37,6 +43,7 @@ use ream_stats::{Process, SERVERS, Session};
 use ream_wire::MOST_PAGES;
 use ream_wire::message::{ENDING, Kind, Request, Status};
 use ream_wire::seal::{KEY, PageKey};
+use rebuild::Builds;
 use spill::Spill;
 use table::{Counts, SPILLED, Table};
 
@@ -75,6 +82,8 @@ pub struct RemoteConfig {
     pub replicas: u32,
     /// Whether the process's store file has a copy of each page.
     pub spill: bool,
+    /// Whether pages have a sum instead of copies.
+    pub parity: bool,
     /// Whether that copy is sealed.
     pub spill_sealed: bool,
     /// Whether pages are sealed.
@@ -132,6 +141,9 @@ pub(crate) struct Remote {
     ended: Queue<(u32, i32)>,
     spill: Option<Spill>,
     mend: Mend,
+    /// Where pages have a sum: what is written, and computed.
+    log: Log,
+    builds: Builds,
     dialler: Option<Dialler>,
     news: [Option<News>; 16],
     waited_for: bool,
@@ -174,6 +186,8 @@ impl Remote {
             ended: Queue::new(ops + mend::JOBS).map_err(&room)?,
             spill: None,
             mend: Mend::none(),
+            log: Log::none(),
+            builds: Builds::none(),
             dialler: None,
             news: [None; 16],
             waited_for: false,
@@ -188,16 +202,23 @@ impl Remote {
         if config.spill {
             remote.spill = Some(Spill::new(ops + mend::JOBS).map_err(&room)?);
         }
+        let mut places = ops + mend::JOBS;
+        if config.parity {
+            remote.log = Log::new(places).map_err(&room)?;
+            remote.builds = Builds::new(places).map_err(&room)?;
+            places = Log::pieces_for(places);
+        }
         let mut first = None;
         for (index, address) in config.servers.iter().enumerate().map_while(|(index, it)| Some((index, (*it)?))) {
             remote.count = index + 1;
             let Some(place) = remote.peers.get_mut(index) else { break };
-            *place = Peer::new(address, ops + mend::JOBS).map_err(&room)?;
+            *place = Peer::new(address, places).map_err(&room)?;
         }
         // What its pages are bound to beside slot and version: the same wherever they go.
         let bound = remote.way(0).map_or(0, |(way, _)| way.lease);
         let table = Table::new(config.slots, key_bytes, bound, config.process.generation() as u32).map_err(&room)?;
         let table = if config.spill_sealed { table.with_seals().map_err(&room)? } else { table };
+        let table = if config.parity { table.with_groups().map_err(&room)? } else { table };
         remote.keep_table(0, table);
         remote.conceal();
         let alone = remote.count == 1 && !config.spill;
@@ -302,6 +323,7 @@ impl Remote {
             }
         }
         self.mend.wake();
+        self.log.count_anew();
         if gone != 0 {
             self.forget_copies(gone, Lost::Closed);
         }
@@ -328,7 +350,17 @@ impl Remote {
 
     /// Whether nothing is in memory only that was told to be stored.
     pub(crate) fn is_settled(&self) -> bool {
-        self.spill.as_ref().is_none_or(Spill::is_settled)
+        self.spill.as_ref().is_none_or(Spill::is_settled) && self.log.is_settled()
+    }
+
+    /// A child is about to be forked: what it reads stays as it is until [`Remote::thaw`].
+    pub(crate) fn freeze(&mut self) {
+        self.with_groups(groups::Groups::freeze);
+    }
+
+    /// No child is there any more that reads what was frozen.
+    pub(crate) fn thaw(&mut self) {
+        self.with_groups(groups::Groups::thaw);
     }
 
     /// Whether no thread is at work for it, so that rights can be given up.
@@ -384,6 +416,10 @@ impl Remote {
         if let Some(own) = self.tables.get_mut(0) {
             own.put(slot.0, pages, 0, &mut self.counts);
         }
+        if self.log.is_some() {
+            // Their rows are, when their groups are empty.
+            return;
+        }
         for peer in self.peers.iter_mut().filter(|peer| peer.is_up()) {
             // Where there is no room the space stays taken, until the slots are written or forgotten again.
             peer.frees.push((slot.0, pages));
@@ -404,6 +440,10 @@ impl Remote {
             return false;
         }
         let mut more = false;
+        if self.log.is_some() {
+            self.advance_log();
+            self.advance_builds();
+        }
         for index in 0..self.count {
             for lane in 0..LANES {
                 if self.up >> index & 1 == 0 {

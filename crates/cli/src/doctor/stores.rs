@@ -63,7 +63,8 @@ pub fn look(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) ->
     }
     let copies = if settings.spill.is_some() { "one copy there and one here" } else { "each page at one" };
     let copies = if settings.replicas > 1 { "each page at two" } else { copies };
-    let enough = there >= settings.replicas as usize;
+    let copies = if settings.parity { "each page at one, and sums of them at others" } else { copies };
+    let enough = there >= settings.least_servers();
     let verdict = if enough { Verdict::Ok } else { Verdict::Warn };
     let all = settings.memory_servers.len();
     findings.push(Finding::new("memory servers", verdict, format!("{there} of {all} can be had, {copies}")));

@@ -223,6 +223,27 @@ fn copies_at_memory_servers() {
         settled(&[one, two]).unwrap_err(),
         "--store: \"tcp://a:1\": memory servers must be the only store; commas separate several"
     );
+    let three = ("store", Some("tcp://a:1,tcp://b:1,tcp://c:1"));
+    let summed = |flags: &[(&str, Option<&str>)]| settle(flags, &[], "").map(|all| (all.replicas, all.parity));
+    assert_eq!(summed(&[three]), Ok((2, false)));
+    assert_eq!(summed(&[three, ("parity", None)]), Ok((1, true)));
+    assert_eq!(summed(&[three, ("parity", Some("no")), ("replicas", Some("2"))]), Ok((2, false)));
+    assert_eq!(
+        summed(&[two, ("parity", None)]).unwrap_err(),
+        "--parity: needs three memory servers; with two, --replicas=2 is the same"
+    );
+    assert_eq!(
+        summed(&[three, ("parity", None), ("replicas", Some("2"))]).unwrap_err(),
+        "--replicas: \"2\": --parity is in place of copies; give one of the two"
+    );
+    assert_eq!(
+        summed(&[three, ("parity", None), ("spill", Some("/x"))]).unwrap_err(),
+        "--spill: \"/x\": --parity is in place of copies; give one of the two"
+    );
+    assert_eq!(
+        summed(&[("parity", None)]).unwrap_err(),
+        "--parity: only for memory servers; name some by --store tcp://HOST:PORT,..."
+    );
     // Without a local copy nothing at servers is left to be encrypted.
     let encrypted = |flags: &[(&str, Option<&str>)]| settle(flags, &[], "").map(|settings| settings.encrypt);
     assert_eq!(encrypted(&[two, ("spill", Some("/x")), ("encrypt", None)]), Ok(true));

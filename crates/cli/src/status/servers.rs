@@ -23,6 +23,7 @@ pub struct Servers {
     list: Vec<Server>,
     copies: u32,
     spill: bool,
+    parity: bool,
     processes: usize,
     stored: u64,
     missing: u64,
@@ -54,6 +55,7 @@ pub fn of(id: u32) -> Option<Servers> {
         list: list.collect(),
         copies: config.copies(),
         spill: config.spill != 0,
+        parity: config.parity != 0,
         processes: paging.len(),
         stored: paging.iter().map(|process| process.copies().stored()).sum(),
         missing: session.copies_missing(),
@@ -85,7 +87,11 @@ impl Servers {
         text += &match (self.copies, self.missing) {
             (1, _) => ", one copy of each\n".to_owned(),
             (_, 0) if self.spill => ", with a local copy of each\n".to_owned(),
+            (_, 0) if self.parity => ", one copy of each, and sums of them\n".to_owned(),
             (_, 0) => ", two copies of each\n".to_owned(),
+            (_, missing) if self.parity => {
+                format!(", of which {} have no sum, or need it\n", show_size(missing * 4096))
+            }
             (_, missing) => format!(", of which {} lack a copy\n", show_size(missing * 4096)),
         };
         for server in &self.list {
@@ -110,12 +116,13 @@ impl Servers {
         });
         let servers: Vec<String> = servers.collect();
         format!(
-            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"spill\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
+            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"spill\": {}, \"parity\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
             self.stored,
             self.copies,
             self.missing,
             self.again,
             self.spill,
+            self.parity,
             servers.join(",\n")
         )
     }

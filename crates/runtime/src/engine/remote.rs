@@ -28,6 +28,7 @@ pub(super) fn config(
         servers,
         replicas: config.replicas,
         spill: config.spill != 0,
+        parity: config.parity != 0,
         spill_sealed: config.spill != 0 && config.encrypt != 0,
         sealed: first.sealed != 0,
         deadline_us: first.deadline_ms.saturating_mul(1000),
@@ -90,14 +91,24 @@ pub(super) fn look(machine: &mut LinuxMachine) {
     }
 }
 
+/// Whether pages have a sum instead of copies.
+fn summed() -> bool {
+    ENGINE.session().is_some_and(|session| session.config().parity != 0)
+}
+
 fn hear(news: News) {
     let server = |index: usize| ENGINE.session().and_then(|session| session.servers().get(index));
     match news {
         News::Fatal(index, lost) => stop(index, lost),
         News::Lost(index, lost) if server(index).is_some_and(|server| server.tell_loss()) => warn(format_args!(
-            "the memory server {} {}; the program goes on with the other copies of its pages, which are copied again where there is room",
+            "the memory server {} {}; the program goes on with {}",
             Names(1 << index),
-            How(lost)
+            How(lost),
+            if summed() {
+                "what the others have, from which its pages are computed and written anew"
+            } else {
+                "the other copies of its pages, which are copied again where there is room"
+            }
         )),
         News::Back(index) if server(index).is_some_and(|server| server.tell_return()) => {
             warn(format_args!("the memory server {} is used again", Names(1 << index)))
@@ -110,6 +121,8 @@ fn hear(news: News) {
                 Names(1 << index),
                 if alone {
                     "the program will be stopped when it does"
+                } else if summed() {
+                    "its pages are computed from what the others have then"
                 } else {
                     "other copies of its pages are used then"
                 }
@@ -119,11 +132,11 @@ fn hear(news: News) {
             "the local copy (--spill) held a page that is not what was sealed for that place (changed, exchanged or outdated); it is had from elsewhere"
         )),
         News::Forged(index) => warn(format_args!(
-            "the memory server {} returned a page that is not what was sealed for that place (changed, exchanged or outdated); another copy of it is used",
+            "the memory server {} returned a page that is not what was sealed for that place (changed, exchanged or outdated); it is had from elsewhere",
             Names(1 << index)
         )),
         News::Degraded => warn(format_args!(
-            "the memory servers have no room for all copies of pages; some have one copy only, and are lost with the server that has it"
+            "the memory servers have no room for all copies of pages; some have one copy only, and are lost with a server that has it"
         )),
         News::Spill(errno) => warn(format_args!(
             "the local copy (--spill) cannot be written (errno {}); until it can, pages are at memory servers only",

@@ -44,12 +44,18 @@ impl LinuxMachine {
         if let Some(tiers) = &mut self.tiers {
             tiers.freeze();
         }
+        if let Some(remote) = &mut self.remote {
+            remote.freeze();
+        }
     }
 
     /// No child is there any more that reads what was frozen.
     pub fn thaw(&mut self) {
         if let Some(tiers) = &mut self.tiers {
             tiers.thaw();
+        }
+        if let Some(remote) = &mut self.remote {
+            remote.thaw();
         }
     }
 }

@@ -239,6 +239,19 @@ impl Lane {
         self.put(HEADER + number as usize * SEAL, &seal);
     }
 
+    /// Puts one page into the message that is sealed already, or is none.
+    pub(super) fn raw_page(&mut self, number: u32, pages: u32, page: &[u8], seal: &[u8; SEAL]) {
+        self.put(HEADER + between(pages as u16) + number as usize * PAGE_BYTES, page);
+        self.put(HEADER + number as usize * SEAL, seal);
+    }
+
+    /// A page as it was put into the message, and its seal.
+    pub(super) fn sealed(&self, number: u32, pages: u32) -> (&[u8], &[u8]) {
+        let part = |start: usize, bytes: usize| self.out.as_slice().get(start..start + bytes).unwrap_or(&[]);
+        let start = HEADER + between(pages as u16) + number as usize * PAGE_BYTES;
+        (part(start, PAGE_BYTES), part(HEADER + number as usize * SEAL, SEAL))
+    }
+
     /// Ends the message that was begun.
     pub(super) fn end(&mut self, tag: u32, store: u32, slot: u32, pages: u32) {
         let made = request(Kind::Write, store, slot, pages as u16, self.to.next());

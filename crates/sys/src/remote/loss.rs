@@ -6,7 +6,7 @@
 
 use super::dial::Dialler;
 use super::peer::State;
-use super::{DIAL, LANES, Lost, Nature, News, Remote};
+use super::{DIAL, LANES, Lost, Nature, News, Remote, Table};
 use crate::{Errno, Wait, process};
 use ream_wire::message::Kind;
 
@@ -33,6 +33,7 @@ impl Remote {
             self.fatal = true;
             return self.tell(News::Fatal(index, lost));
         }
+        self.close_group();
         self.forget_copies(1 << index, lost);
         if self.fatal {
             return;
@@ -57,23 +58,28 @@ impl Remote {
             }
             if writes {
                 self.part_failed(tag, index, Errno::IO.negative());
-            } else if self.ops.get(tag as usize).is_some_and(|op| op.nature() == Nature::Write) {
+            } else if self.ops.get(tag as usize).is_some_and(|op| op.nature() == Nature::Write && op.targets != 0) {
                 self.settle(tag);
             }
         }
+        self.replace_pieces(index);
     }
 
     /// What these servers had is gone. Where nobody else has a page, the program is to be stopped.
     pub(super) fn forget_copies(&mut self, who: u32, lost: Lost) {
         let mut gone = 0;
         for table in self.tables.as_mut_slice().iter_mut().take(self.table_count) {
-            gone += table.lose(who, &mut self.counts);
+            let summed = table.groups().is_some();
+            let lose = if summed { Table::lose_columns } else { Table::lose };
+            gone += lose(table, who, &mut self.counts);
             table.ours &= !who;
             table.making &= !who;
         }
         if let Some(own) = self.tables.get_mut(0) {
             own.ours = u32::MAX;
         }
+        self.log.count_anew();
+        self.count_exposed();
         if gone > 0 {
             self.fatal = true;
             self.tell(News::Fatal(who.trailing_zeros() as usize, lost));
@@ -197,7 +203,9 @@ impl Remote {
 
     /// Tells others how things stand.
     pub(super) fn publish(&mut self) {
-        let now = (self.counts.stored, self.counts.missing, self.counts.soles(), self.up);
+        let (missing, soles) =
+            if self.log.is_some() { self.log.exposed } else { (self.counts.missing, self.counts.soles()) };
+        let now = (self.counts.stored, missing, soles, self.up);
         if now != self.told {
             self.told = now;
             self.config.process.copies().set(now.0, now.1, now.2, now.3);
@@ -212,14 +220,15 @@ impl Remote {
         }
         let mut left = u64::MAX;
         for index in (0..self.count).filter(|index| self.up >> index & 1 != 0) {
-            let soft = self.mend.is_some() && self.counts.sole(index) == 0;
+            let soft = self.mend.is_some() && !self.is_sole(index);
             let Some(peer) = self.peers.get(index) else { continue };
             for (since, pages) in peer.lanes.iter().flatten().filter_map(|lane| lane.since()) {
                 let limit = if soft { SOFT + pages * SOFT_PAGE } else { self.config.deadline_us };
                 left = left.min((since + limit.min(self.config.deadline_us)).saturating_sub(now).max(GLANCE) + 1000);
             }
         }
-        if self.up != (1 << self.count) - 1 || self.mend.is_busy() || !self.parked.is_empty() {
+        let waits = !self.parked.is_empty() || self.builds.is_waited_for();
+        if self.up != (1 << self.count) - 1 || self.mend.is_busy() || waits {
             left = left.min(GLANCE);
         }
         let wait = match wait {
@@ -253,7 +262,8 @@ impl Remote {
             self.forgive(now - self.asleep_until);
         }
         self.looked = now;
-        if !self.parked.is_empty() && now.saturating_sub(self.parked_since) > self.config.deadline_us && !self.fatal {
+        let waits = !self.parked.is_empty() || self.is_stranded();
+        if waits && now.saturating_sub(self.parked_since) > self.config.deadline_us && !self.fatal {
             self.fatal = true;
             self.tell(News::Fatal(0, Lost::Late));
         }
@@ -279,9 +289,14 @@ impl Remote {
         }
     }
 
+    /// Whether pages would be gone with a server.
+    fn is_sole(&self, index: usize) -> bool {
+        if self.log.is_some() { self.log.exposed.1 >> index & 1 != 0 } else { self.counts.sole(index) > 0 }
+    }
+
     /// Whether a server that says nothing can be given up at once.
     fn can_do_without(&self, index: usize, now: u64) -> bool {
-        if !self.mend.is_some() || self.counts.sole(index) > 0 || self.config.session.sole() >> index & 1 != 0 {
+        if !self.mend.is_some() || self.is_sole(index) || self.config.session.sole() >> index & 1 != 0 {
             return false;
         }
         // Somebody else answers, or would: nothing has been asked of it for long.

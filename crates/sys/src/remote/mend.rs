@@ -13,7 +13,9 @@ use ream_wire::message::{Kind, MADE};
 /// Runs of pages that are copied at once.
 pub(super) const JOBS: usize = 4;
 /// Slots that are looked at, at once.
-const LOOK: u32 = 1 << 16;
+pub(super) const LOOK: u32 = 1 << 16;
+/// Instead of a server: new rows, where pages have a sum.
+pub(super) const LOG: usize = usize::MAX;
 /// When all was looked at and some of it is under way, how long until it is looked at again.
 const BRIEF: u64 = 1000;
 /// When there was nobody to copy to, how long until that is tried again, in microseconds.
@@ -21,7 +23,7 @@ const AGAIN: u64 = 100_000;
 
 /// A run of pages that is being copied.
 #[derive(Clone, Copy)]
-struct Job {
+pub(super) struct Job {
     busy: bool,
     table: u32,
     slot: u32,
@@ -94,6 +96,39 @@ impl Mend {
         self.awake
     }
 
+    /// Where the search goes on: a store, and a slot.
+    pub(super) fn place(&self) -> (u32, u32) {
+        (self.table, self.slot)
+    }
+
+    pub(super) fn go_on_at(&mut self, place: (u32, u32)) {
+        (self.table, self.slot) = place;
+    }
+
+    /// The search begins at the start; whether it had found something.
+    pub(super) fn begin_again(&mut self) -> bool {
+        self.go_on_at((0, 0));
+        core::mem::take(&mut self.found)
+    }
+
+    /// Whether slots are being copied.
+    pub(super) fn copies(&self, table: u32, slot: u32, pages: u32) -> bool {
+        let mut jobs = self.jobs.iter();
+        jobs.any(|job| job.busy && job.table == table && job.slot < slot + pages && slot < job.slot + job.pages)
+    }
+
+    pub(super) fn found(&mut self, table: u32, slot: u32, pages: u32, target: usize) -> Found {
+        self.found = true;
+        Found::Job(Job { busy: true, table, slot, pages, target, ..FREE })
+    }
+
+    /// Whether a slot of the own store is one of a job, and was not written since that was begun.
+    pub(super) fn has(&self, job: usize, slot: u32, own: &Table) -> bool {
+        let Some(job) = self.jobs.get(job) else { return false };
+        let version = slot.checked_sub(job.slot).and_then(|at| job.versions.get(at as usize));
+        version == Some(&own.version(slot)) && slot < job.slot + job.pages && own.holder(slot) != 0
+    }
+
     /// Whether no page of a job was written since it was read.
     pub(super) fn is_current(&self, job: usize, tables: &MapSlice<Table>) -> bool {
         let Some((job, table)) = self.jobs.get(job).and_then(|job| Some((job, tables.get(job.table as usize)?))) else {
@@ -110,8 +145,11 @@ impl Remote {
         if !self.mend.awake {
             return false;
         }
-        if self.counts.missing == 0 {
+        if self.counts.missing + self.log.exposed.0 == 0 && !self.log.leaving {
             self.mend.awake = self.mend.jobs.iter().any(|job| job.busy);
+            return false;
+        }
+        if self.log.is_some() && !self.log.may_copy() {
             return false;
         }
         let now = process::now_us();
@@ -136,6 +174,9 @@ impl Remote {
 
     /// Looks for a run of slots that somebody has, and somebody else should.
     fn find_job(&mut self) -> Found {
+        if self.log.is_some() {
+            return self.find_row_job();
+        }
         let wanted = self.config.replicas + u32::from(self.config.spill);
         let can = self.up | SPILLED;
         let mut looked = 0;
@@ -163,10 +204,7 @@ impl Remote {
             let most = CHUNK.min(SEGMENT - slot % SEGMENT);
             let pages = (slot..slot + most).take_while(|slot| table.holder(*slot) == who).count() as u32;
             self.mend.slot = slot + pages;
-            let busy =
-                self.mend.jobs.iter().any(|job| {
-                    job.busy && job.table == index && job.slot < slot + pages && slot < job.slot + job.pages
-                });
+            let busy = self.mend.copies(index, slot, pages);
             // An ancestor's pages in a file stay there: whoever sealed them again, others might do it differently.
             if who & can == 0 || busy || index > 0 && who == SPILLED {
                 continue;
@@ -204,6 +242,12 @@ impl Remote {
                 *place = (who & self.up | 1 << target) as u8;
             }
         }
+        self.attic(index, target)
+    }
+
+    /// A server that may be written copies of a store's pages: where one has to be made for that, it is asked for, and it is
+    /// `None` until it is there.
+    pub(super) fn attic(&mut self, index: u32, target: usize) -> Option<usize> {
         let table = self.tables.get_mut(index as usize)?;
         if table.ours >> target & 1 != 0 {
             return Some(target);
@@ -261,7 +305,7 @@ impl Remote {
         let Some(job) = self.mend.jobs.get(number).copied() else { return };
         let read = self.ops.get(tag as usize).is_some_and(|op| op.parts == 0);
         let current = self.mend.is_current(number, &self.tables);
-        let there = job.target == ream_stats::SPILL || self.up >> job.target & 1 != 0;
+        let there = matches!(job.target, ream_stats::SPILL | LOG) || self.up >> job.target & 1 != 0;
         if result < 0 || !current || !there {
             return self.end_job(number);
         }
@@ -274,7 +318,12 @@ impl Remote {
                 *op = Op::write(job.table, job.slot, job.pages, place, 1);
                 debug_assert!(op.nature() == Nature::Write);
             }
-            return self.send_to(tag, 1 << job.target);
+            return if job.target == LOG { self.begin_pieces(tag) } else { self.send_to(tag, 1 << job.target) };
+        }
+        if self.log.is_some() {
+            self.log.stale = true;
+            self.with_copies(&job);
+            return self.end_job(number);
         }
         if let Some(table) = self.tables.get_mut(job.table as usize) {
             for slot in job.slot..job.slot + job.pages {
@@ -288,6 +337,15 @@ impl Remote {
             self.degraded = false;
         }
         self.end_job(number);
+    }
+
+    /// Where pages have a sum: a job is done, and an ancestor's pages have one copy more.
+    fn with_copies(&mut self, job: &Job) {
+        if let Some(table) = self.tables.get_mut(job.table as usize).filter(|_| job.target != LOG) {
+            (job.slot..job.slot + job.pages).for_each(|slot| table.add_copy(slot, job.target));
+        }
+        self.changes.add(job.table, job.slot, job.pages);
+        self.config.process.counters.pages_copied_again.add(job.pages.into());
     }
 
     /// Numbers pages anew that come from the file: a seal's number must not be used again for what may be something else.
@@ -314,7 +372,7 @@ impl Remote {
 
 /// What the search has found.
 #[allow(clippy::large_enum_variant, reason = "it is looked at at once, and there is no heap")]
-enum Found {
+pub(super) enum Found {
     Job(Job),
     /// Nothing, at the moment.
     Nothing,

@@ -40,6 +40,13 @@ pub(super) struct Op {
     /// The frames of a read; the list of parts of a write, and its length.
     pub(super) address: usize,
     pub(super) parts: u32,
+    /// Of a write where pages have a sum: pieces that are under way, and pages that are kept.
+    pub(super) pieces: u32,
+    pub(super) kept: u32,
+    /// Of a read there: where the part lies that is asked for, and one more than the group that must stay for it.
+    pub(super) store: u32,
+    pub(super) at: u32,
+    pub(super) pinned: u32,
 }
 
 // SAFETY: integers.
@@ -65,6 +72,11 @@ impl Op {
         answered: [0; SERVERS],
         address: 0,
         parts: 0,
+        pieces: 0,
+        kept: 0,
+        store: 0,
+        at: 0,
+        pinned: 0,
     };
 
     pub(super) fn read(table: u32, slot: u32, pages: u32, address: usize, lane: usize) -> Op {

@@ -9,6 +9,9 @@ use ream_wire::seal::Place;
 impl Remote {
     /// Asks for the next part of a read, from whoever has all of it and is nearest.
     pub(super) fn route(&mut self, tag: u32) {
+        if self.log.is_some() {
+            return self.route_row(tag);
+        }
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
         let Some(table) = self.tables.get(op.table as usize) else { return };
         let can = self.up | SPILLED;
@@ -63,7 +66,7 @@ impl Remote {
     }
 
     /// Of these servers the one that answers soonest. What is known of the others becomes less certain.
-    fn nearest(&mut self, among: u32, lane: usize) -> Option<usize> {
+    pub(super) fn nearest(&mut self, among: u32, lane: usize) -> Option<usize> {
         if among.count_ones() <= 1 {
             return (among != 0).then(|| among.trailing_zeros() as usize);
         }
@@ -84,11 +87,13 @@ impl Remote {
         let table = self.tables.get(op.table as usize).ok_or(Lost::Refused)?;
         let first = op.slot + op.done;
         let held = (first..first + op.part).find(|slot| table.holder(*slot) != 0).unwrap_or(first);
-        let store = table.store_at(index, held);
+        let summed = table.groups().is_some();
+        let (store, at) = if summed { (op.store, op.at) } else { (table.store_at(index, held), first) };
         if let Some(lane) = peer.lanes.as_mut().and_then(|lanes| lanes.get_mut(which)) {
-            lane.request(Kind::Read, tag, store, op.slot + op.done, op.part as u16);
+            lane.request(Kind::Read, tag, store, at, op.part as u16);
         }
-        if let Some(op) = self.ops.get_mut(tag as usize) {
+        // What is computed is as old as the first that was asked for it.
+        if let Some(op) = self.ops.get_mut(tag as usize).filter(|_| !self.builds.has(tag)) {
             op.changes = self.changes.count();
         }
         Ok(true)
@@ -106,6 +111,9 @@ impl Remote {
                 }
             }
         }
+        if self.build_answered(index, which, tag) {
+            return Ok(());
+        }
         if !self.config.sealed || self.open(index, which, tag) {
             self.part_read(tag);
         } else {
@@ -117,6 +125,9 @@ impl Remote {
 
     /// The part of a read that was asked for is there.
     pub(super) fn part_read(&mut self, tag: u32) {
+        if self.log.is_some() {
+            self.unpin(tag);
+        }
         let Some(op) = self.ops.get_mut(tag as usize) else { return };
         op.done += op.part;
         op.part = 0;
@@ -157,6 +168,11 @@ impl Remote {
                     None => return false,
                 }
                 forged = true;
+                if table.groups().is_some() {
+                    table.spoil(slot, index);
+                    (elsewhere, self.log.leaving) = (true, true);
+                    continue;
+                }
                 let others = who & !(1 << index);
                 elsewhere |= others != 0;
                 table.put(slot, 1, others, &mut self.counts);

@@ -1,6 +1,7 @@
 //! What is known of a store: how often each slot was written, and who has what was written last: a bit for each server,
 //! and one for the local copy. Five bytes a slot, in memory that a forked child inherits and changes for itself.
 
+use super::groups::{Groups, ROWS};
 use crate::Errno;
 use crate::memory::{MapSlice, Zeroable};
 use ream_stats::{SERVERS, SPILL};
@@ -26,6 +27,8 @@ pub(super) struct Table {
     /// Seals of pages in the local copy, where that is sealed: there is no room for them in the file, and whoever
     /// changes that cannot change them.
     seals: usize,
+    /// Where pages have a sum: in which rows they are.
+    groups: Groups,
     /// Its number at each server.
     pub(super) stores: [u32; SERVERS],
     /// Of an ancestor's: who has copies in stores that were made for that, and their numbers. Several processes may write
@@ -54,6 +57,7 @@ impl Table {
             holders: holders.as_mut_ptr().expose_provenance(),
             slots: slots as usize,
             seals: 0,
+            groups: Groups::NONE,
             stores: [0; SERVERS],
             copies: 0,
             attics: [0; SERVERS],
@@ -66,6 +70,107 @@ impl Table {
     pub(super) fn with_seals(mut self) -> Result<Table, Errno> {
         self.seals = MapSlice::<[u8; SEAL]>::new(self.slots)?.leak().as_mut_ptr().expose_provenance();
         Ok(self)
+    }
+
+    /// Its pages lie in groups, each with a sum.
+    pub(super) fn with_groups(mut self) -> Result<Table, Errno> {
+        self.groups = Groups::new(self.slots as u32)?;
+        Ok(self)
+    }
+
+    /// In which rows its pages are, where they have a sum.
+    pub(super) fn groups(&self) -> Option<&Groups> {
+        Some(&self.groups).filter(|groups| groups.is_some())
+    }
+
+    /// The same, to change.
+    pub(super) fn groups_mut(&mut self) -> Option<&mut Groups> {
+        Some(&mut self.groups).filter(|groups| groups.is_some())
+    }
+
+    /// Whose column a slot is in, where pages have a sum, and whether it is not genuine there.
+    pub(super) fn column_of(&self, slot: u32) -> Option<(usize, bool)> {
+        let who = u32::from(self.byte(self.holders, slot));
+        let servers = who & !SPILLED;
+        (servers != 0).then(|| (servers.trailing_zeros() as usize, who & SPILLED != 0))
+    }
+
+    /// Who has copies of an ancestor's slot.
+    pub(super) fn copies_of(&self, slot: u32) -> u32 {
+        self.byte(self.copies, slot).into()
+    }
+
+    fn set_holder(&mut self, slot: u32, who: u8) {
+        if let Some(holder) = self.holders().get_mut(slot as usize) {
+            *holder = who;
+        }
+    }
+
+    /// A slot is in that row of a server's column now.
+    pub(super) fn put_row(&mut self, slot: u32, server: usize, row: u32, counts: &mut Counts) {
+        let old = self.byte(self.holders, slot);
+        self.groups.put(slot, row, old != 0);
+        counts.change(old, 1 << server);
+        self.set_holder(slot, 1 << server);
+    }
+
+    /// What a server has of a slot is not genuine: in its column, or the copy.
+    pub(super) fn spoil(&mut self, slot: u32, server: usize) {
+        let copies = self.byte(self.copies, slot);
+        if copies >> server & 1 != 0 {
+            return self.set_copies(slot, copies & !(1 << server));
+        }
+        self.set_holder(slot, self.byte(self.holders, slot) | SPILLED as u8);
+        let (group, ancestor) = (self.groups.row(slot) / ROWS, self.copies != 0);
+        if let Some(it) = self.groups.get_mut(group) {
+            it.leaving |= !ancestor;
+        }
+    }
+
+    /// An ancestor's slot has one copy more.
+    pub(super) fn add_copy(&mut self, slot: u32, server: usize) {
+        self.set_copies(slot, self.byte(self.copies, slot) | 1 << server);
+    }
+
+    fn set_copies(&mut self, slot: u32, copies: u8) {
+        let old = self.byte(self.copies, slot);
+        // With two it does without its group.
+        match (old.count_ones() > 1, copies.count_ones() > 1) {
+            (false, true) => self.groups.leave(slot, true),
+            (true, false) => self.groups.need(slot),
+            _ => {}
+        }
+        if let Some(place) = self.copies().get_mut(slot as usize) {
+            *place = copies;
+        }
+    }
+
+    /// These servers have lost all: their columns, and copies. Returns how many slots cannot be had any more.
+    pub(super) fn lose_columns(&mut self, who: u32, counts: &mut Counts) -> u64 {
+        let ancestor = self.copies != 0;
+        if !self.groups.lose(who) && !ancestor {
+            return 0;
+        }
+        let mut gone = 0;
+        for slot in 0..self.end {
+            let copies = self.byte(self.copies, slot);
+            if u32::from(copies) & who != 0 {
+                self.set_copies(slot, copies & !(who as u8));
+            }
+            let Some((server, spoilt)) = self.column_of(slot) else { continue };
+            if self.copies_of(slot) == 0 && self.groups.is_gone(slot, server, spoilt) {
+                gone += 1;
+                counts.change(self.byte(self.holders, slot), 0);
+                self.groups.leave(slot, true);
+                self.set_holder(slot, 0);
+            }
+        }
+        for (index, attic) in self.attics.iter_mut().enumerate() {
+            if who >> index & 1 != 0 {
+                *attic = 0;
+            }
+        }
+        gone
     }
 
     fn seal_at(&self, slot: u32) -> Option<*mut [u8; SEAL]> {
@@ -93,6 +198,7 @@ impl Table {
             self.copies = MapSlice::<u8>::new(self.slots)?.leak().as_mut_ptr().expose_provenance();
         }
         (self.ours, self.making) = (0, 0);
+        self.groups.become_ancestor();
         Ok(())
     }
 
@@ -178,6 +284,9 @@ impl Table {
             let (old, first) = (self.holder(slot) as u8, self.byte(self.holders, slot));
             let ancestor = self.copies != 0;
             counts.change(old, who as u8);
+            if self.groups.is_some() && !ancestor {
+                self.groups.leave(slot, first != 0);
+            }
             let keep = if ancestor { first & who as u8 } else { who as u8 };
             if let Some(holder) = self.holders().get_mut(slot as usize) {
                 *holder = keep;

@@ -1,5 +1,6 @@
 //! Writes: to whom, what was answered, and who has a page then.
 
+use super::log::PIECE;
 use super::{CHUNK, Lost, Message, News, Remote, SEGMENT, SPILLED, WRITE};
 use crate::file::Part;
 use crate::{Errno, process};
@@ -58,12 +59,23 @@ impl Remote {
 
     /// Sends a write on its way.
     pub(super) fn begin_write(&mut self, tag: u32) {
+        if self.log.is_some() {
+            return self.begin_pieces(tag);
+        }
         let Some(slot) = self.ops.get(tag as usize).map(|op| op.slot) else { return };
         let targets = self.targets(slot);
         let spilled = if self.spill.is_some() { SPILLED } else { 0 };
         if targets | spilled == 0 {
-            // Nobody is there: it waits for whoever comes back first.
-            self.park(tag);
+            let now = process::now_us();
+            let full = self.peers.iter().any(|peer| peer.is_up() && peer.full_until > now);
+            match self.ops.get_mut(tag as usize).filter(|_| full) {
+                Some(op) => {
+                    op.failed = Errno::NOSPC.negative();
+                    self.settle(tag);
+                }
+                // Nobody is there: it waits for whoever comes back first.
+                None => self.park(tag),
+            }
             return;
         }
         self.send_to(tag, targets | spilled);
@@ -96,6 +108,9 @@ impl Remote {
             return Ok(true);
         }
         let Some(tag) = peer.writing.take().or_else(|| peer.todo[WRITE].pop()) else { return Ok(false) };
+        if tag & PIECE != 0 {
+            return self.compose_piece(index, tag & !PIECE);
+        }
         let Some(op) = self.ops.get(tag as usize).copied() else { return Ok(false) };
         let bit = 1 << index;
         if op.open() & bit == 0 {
@@ -156,6 +171,9 @@ impl Remote {
     /// A server has answered to a part of a write.
     pub(super) fn write_answered(&mut self, index: usize, message: &Message, status: Status) -> Result<(), Lost> {
         let tag = message.tag;
+        if tag & PIECE != 0 {
+            return self.piece_answered(index, message, status);
+        }
         let op = self.ops.get_mut(tag as usize).ok_or(Lost::Refused)?;
         let (Some(answered), pages) = (op.answered.get_mut(index), op.pages) else { return Err(Lost::Refused) };
         *answered += message.request.pages;

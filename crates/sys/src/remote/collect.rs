@@ -1,0 +1,57 @@
+//! Where pages have a sum: those of groups that lost a column, or their sum, or are mostly gaps, are copied into new rows; those
+//! of an ancestor's groups, which its descendants do not change, to two servers each.
+
+use super::groups::Phase;
+use super::mend::{Found, LOG, LOOK};
+use super::{CHUNK, Remote};
+
+impl Remote {
+    /// Looks for a run of slots that are to be copied.
+    pub(super) fn find_row_job(&mut self) -> Found {
+        let whole = self.can_make_whole();
+        let mut looked = 0;
+        while looked < LOOK {
+            let (index, first) = self.mend.place();
+            let Some(table) = self.tables.get(index as usize).filter(|_| (index as usize) < self.table_count) else {
+                let found = self.mend.begin_again();
+                if !found {
+                    self.log.leaving = false;
+                }
+                return if found { Found::More } else { Found::Nothing };
+            };
+            let Some(groups) = table.groups() else { return Found::Nothing };
+            let wanted = |slot: &u32| {
+                let Some((server, spoilt)) = table.column_of(*slot) else { return false };
+                let Some(it) = groups.of(*slot) else { return false };
+                let there = it.lost >> server & 1 == 0 && !spoilt || it.is_rebuildable();
+                let due = if index == 0 {
+                    it.phase == Phase::Closed && (it.leaving || !it.is_whole() && whole)
+                } else {
+                    (!it.is_whole() || spoilt) && table.copies_of(*slot).count_ones() < 2
+                };
+                due && there
+            };
+            let end = table.end.max(first).min(first + LOOK);
+            let Some(slot) = (first..end).find(wanted) else {
+                looked += end - first + 1;
+                self.mend.go_on_at(if end >= table.end { (index + 1, 0) } else { (index, end) });
+                continue;
+            };
+            looked += slot - first + 1;
+            let copies = table.copies_of(slot);
+            let alike = |slot: &u32| wanted(slot) && table.copies_of(*slot) == copies;
+            let pages = (slot..end.min(slot + CHUNK)).take_while(alike).count() as u32;
+            let there = table.column_of(slot).map_or(0, |(server, _)| 1 << server);
+            self.mend.go_on_at((index, slot + pages));
+            if self.mend.copies(index, slot, pages) {
+                continue;
+            }
+            let target =
+                if index == 0 { Some(LOG) } else { self.choose(copies | there).or_else(|| self.choose(copies)) };
+            let target = target.and_then(|target| if target == LOG { Some(LOG) } else { self.attic(index, target) });
+            let Some(target) = target else { continue };
+            return self.mend.found(index, slot, pages, target);
+        }
+        Found::More
+    }
+}

@@ -1,0 +1,554 @@
+//! Writes where pages have a sum: what a write has to store goes out in pieces, each to the next free rows of one server, and
+//! each is added to the sum of its group as it is sent. When a group is full and all of it was sent, its sum goes out.
+//!
+//! A piece that a server does not keep gets other rows. What was added for it to a sum is then wrong, or its column is
+//! lost: the group is emptied later, as one is that lost a server, and one of many gaps.
+
+use super::groups::{Place, ROWS, add};
+use super::{Lost, Message, Nature, News, Remote, Table, WRITE};
+use crate::file::Part;
+use crate::memory::{MapSlice, Zeroable};
+use crate::queue::Queue;
+use crate::{Errno, process};
+use core::sync::atomic::{AtomicU64, Ordering};
+use ream_page::PAGE_BYTES;
+use ream_wire::SEAL;
+use ream_wire::message::Status;
+use ream_wire::seal;
+
+/// In a lane's queue: the number is that of a piece.
+pub(super) const PIECE: u32 = 1 << 30;
+/// Instead of a write: the piece is a sum.
+const SUM: u32 = u32::MAX;
+/// How long a server that had no room is not asked for more, in microseconds.
+const FULL: u64 = 500_000;
+/// How often it is counted how many pages depend on servers that must not be lost, in microseconds.
+const COUNT: u64 = 20_000;
+/// How long no copying begins after somebody wanted all to be settled, in microseconds.
+const CALM: u64 = 5_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Step {
+    Free,
+    /// It has no rows yet.
+    Waiting,
+    Queued,
+    Sent,
+}
+
+/// Part of a write, or a sum.
+#[derive(Clone, Copy)]
+struct Piece {
+    step: Step,
+    server: u8,
+    write: u32,
+    /// Where in the write it begins.
+    offset: u32,
+    pages: u32,
+    group: u32,
+    row: u32,
+}
+
+// SAFETY: zero is one that is free.
+unsafe impl Zeroable for Piece {}
+
+const NOTHING: Piece = Piece { step: Step::Free, server: 0, write: 0, offset: 0, pages: 0, group: 0, row: 0 };
+
+/// Writes and their pieces.
+pub(super) struct Log {
+    pieces: MapSlice<Piece>,
+    free: Queue<u32>,
+    /// Pieces that wait for rows, and writes that wait for pieces.
+    waiting: Queue<u32>,
+    writes: Queue<u32>,
+    /// Sums that wait for their groups' pages to be sent.
+    sums: Queue<u32>,
+    /// Pieces of pages that are not free.
+    busy: u32,
+    /// What is exposed is to be counted again, and when it was.
+    pub(super) stale: bool,
+    counted: u64,
+    /// Pages that too few have, and who must not be lost.
+    pub(super) exposed: (u64, u32),
+    /// Groups are being emptied; they need not be soon, since servers have much room.
+    pub(super) leaving: bool,
+    roomy: bool,
+    /// When somebody wanted all to be settled.
+    asked: AtomicU64,
+}
+
+impl Log {
+    /// None.
+    pub(super) const fn none() -> Log {
+        Log {
+            pieces: MapSlice::empty(),
+            free: Queue::none(),
+            waiting: Queue::none(),
+            writes: Queue::none(),
+            sums: Queue::none(),
+            busy: 0,
+            stale: false,
+            counted: 0,
+            exposed: (0, 0),
+            leaving: false,
+            roomy: false,
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// For so many writes at once.
+    pub(super) fn new(writes: usize) -> Result<Log, Errno> {
+        let count = Log::pieces_for(writes);
+        let mut log = Log {
+            pieces: MapSlice::new(count)?,
+            free: Queue::new(count)?,
+            waiting: Queue::new(count)?,
+            writes: Queue::new(writes)?,
+            sums: Queue::new(count)?,
+            ..Log::none()
+        };
+        (0..count as u32).for_each(|number| _ = log.free.push(number));
+        Ok(log)
+    }
+
+    /// Pieces that there are for so many writes: enough for the longest one, and a few of each.
+    pub(super) fn pieces_for(writes: usize) -> usize {
+        if writes == 0 { 0 } else { writes * 4 + (u16::MAX as u32 / ROWS) as usize + 1 }
+    }
+
+    /// What is exposed is counted at once.
+    pub(super) fn count_anew(&mut self) {
+        (self.stale, self.counted) = (self.is_some(), 0);
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Whether no page is on its way.
+    pub(super) fn is_settled(&self) -> bool {
+        let settled = self.busy == 0;
+        if !settled {
+            self.asked.store(process::now_us(), Ordering::Relaxed);
+        }
+        settled
+    }
+
+    /// Whether nobody waits for all to be settled.
+    pub(super) fn may_copy(&self) -> bool {
+        process::now_us().saturating_sub(self.asked.load(Ordering::Relaxed)) > CALM
+    }
+
+    fn take(&mut self, piece: Piece) -> Option<u32> {
+        let number = self.free.pop()?;
+        *self.pieces.get_mut(number as usize)? = piece;
+        self.busy += u32::from(piece.write != SUM);
+        Some(number)
+    }
+
+    fn release(&mut self, number: u32) {
+        let Some(piece) = self.pieces.get_mut(number as usize).filter(|piece| piece.step != Step::Free) else { return };
+        self.busy -= u32::from(piece.write != SUM);
+        *piece = NOTHING;
+        self.free.push(number);
+    }
+}
+
+impl Remote {
+    /// Sends a write on its way.
+    pub(super) fn begin_pieces(&mut self, tag: u32) {
+        self.log.writes.push(tag);
+        self.advance_log();
+    }
+
+    /// Cuts writes into pieces, finds rows for them, has sums sent, and frees groups that nobody wants.
+    pub(super) fn advance_log(&mut self) {
+        for _ in 0..self.log.writes.len() {
+            let Some(tag) = self.log.writes.pop() else { break };
+            if !self.cut(tag) {
+                self.log.writes.push(tag);
+                break;
+            }
+        }
+        for _ in 0..self.log.waiting.len() {
+            let Some(number) = self.log.waiting.pop() else { break };
+            if !self.place_piece(number) {
+                self.log.waiting.push(number);
+            }
+        }
+        for _ in 0..self.log.sums.len() {
+            let Some(group) = self.log.sums.pop() else { break };
+            self.send_sum(group);
+        }
+        self.free_groups();
+        self.count_exposed();
+    }
+
+    /// Whether pages wait for a server.
+    pub(super) fn is_stranded(&self) -> bool {
+        self.up == 0 && !self.log.waiting.is_empty()
+    }
+
+    /// False when there are no pieces left.
+    fn cut(&mut self, tag: u32) -> bool {
+        while let Some(op) = self.ops.get(tag as usize).copied().filter(|op| op.done < op.pages) {
+            let pages = (op.pages - op.done).min(ROWS);
+            let piece = Piece { step: Step::Waiting, write: tag, offset: op.done, pages, ..NOTHING };
+            let Some(number) = self.log.take(piece) else { return false };
+            self.log.waiting.push(number);
+            if let Some(op) = self.ops.get_mut(tag as usize) {
+                op.done += pages;
+                op.pieces += 1;
+            }
+        }
+        true
+    }
+
+    /// Servers that take pages.
+    fn usable(&self) -> u32 {
+        let now = process::now_us();
+        let able = |with_ending: bool| {
+            let peers = self.peers.iter().enumerate().take(self.count);
+            let able =
+                peers.filter(|(_, peer)| peer.is_up() && peer.full_until <= now && (with_ending || !peer.ending));
+            able.fold(0, |all, (index, _)| all | 1 << index)
+        };
+        match able(false) {
+            0 => able(true),
+            some => some,
+        }
+    }
+
+    /// Whether pages can be had a place with a sum.
+    pub(super) fn can_make_whole(&self) -> bool {
+        self.usable().count_ones() > 1
+    }
+
+    /// False when it is to be waited for.
+    fn place_piece(&mut self, number: u32) -> bool {
+        let Some(piece) = self.log.pieces.get(number as usize).copied() else { return true };
+        if piece.step != Step::Waiting {
+            return true;
+        }
+        let usable = self.usable();
+        if usable == 0 && self.up == 0 {
+            return false;
+        }
+        if usable == 0 {
+            self.piece_failed(number, Errno::NOSPC.negative());
+            return true;
+        }
+        // What is copied makes room, so it does not wait for any.
+        if piece.write < self.config.io_limit && self.log.leaving && !self.log.roomy && self.has_many_gaps() {
+            return false;
+        }
+        let together = self.log.free.is_empty();
+        let sums = &mut self.log.sums;
+        let Some(groups) = self.tables.get_mut(0).and_then(|own| own.groups_mut()) else { return true };
+        let Some(place) = groups.take(piece.pages, together, usable, &mut |group| _ = sums.push(group)) else {
+            return false;
+        };
+        if usable.count_ones() == 1 && !core::mem::replace(&mut self.log.stale, true) {
+            self.mend.wake();
+        }
+        self.queue_piece(number, &place);
+        let left = piece.pages - place.pages;
+        if left > 0 {
+            // There is one: they need not stay together.
+            let rest = Piece { step: Step::Waiting, pages: left, offset: piece.offset + place.pages, ..piece };
+            if let Some(rest) = self.log.take(rest) {
+                self.log.waiting.push(rest);
+            }
+            if let Some(op) = self.ops.get_mut(piece.write as usize) {
+                op.pieces += 1;
+            }
+        }
+        true
+    }
+
+    fn queue_piece(&mut self, number: u32, place: &Place) {
+        if let Some(piece) = self.log.pieces.get_mut(number as usize) {
+            piece.step = Step::Queued;
+            (piece.server, piece.group, piece.row, piece.pages) =
+                (place.server as u8, place.group, place.row, place.pages);
+        }
+        if let Some(peer) = self.peers.get_mut(place.server) {
+            peer.free = peer.free.saturating_sub(u64::from(place.pages) * PAGE_BYTES as u64);
+            // As many places as there are pieces.
+            peer.todo[WRITE].push(PIECE | number);
+        }
+    }
+
+    /// Sends the sum of a group that is full, when all that it is the sum of was sent.
+    fn send_sum(&mut self, group: u32) {
+        let own = self.tables.get_mut(0).and_then(|own| own.groups_mut());
+        let Some(it) = own.and_then(|groups| groups.get_mut(group)).filter(|it| !it.sending) else { return };
+        let (Some(server), rows) = (it.sum_for(), it.rows()) else { return };
+        let piece = Piece { step: Step::Waiting, write: SUM, pages: rows, ..NOTHING };
+        match if it.unsent == 0 { self.log.take(piece) } else { None } {
+            Some(number) => {
+                (it.sending, it.open) = (true, it.open + 1);
+                self.queue_piece(number, &Place { group, server, row: group * ROWS, pages: rows });
+            }
+            None => _ = self.log.sums.push(group),
+        }
+    }
+
+    /// Puts a piece into a message. Returns whether to go on at once.
+    pub(super) fn compose_piece(&mut self, index: usize, number: u32) -> Result<bool, Lost> {
+        let Some(piece) = self.log.pieces.get(number as usize).copied() else { return Ok(true) };
+        if piece.step != Step::Queued || usize::from(piece.server) != index {
+            return Ok(true);
+        }
+        let groups = self.tables.get(0).and_then(|own| own.groups());
+        let here = groups.and_then(|groups| groups.get(piece.group)).is_some_and(|it| it.sum_for().is_some());
+        if piece.write == SUM && !here {
+            // Of no use any more.
+            self.replace_piece(number);
+            return Ok(true);
+        }
+        let Some(peer) = self.peers.get_mut(index) else { return Ok(false) };
+        let Some(lane) = peer.lanes.as_mut().map(|lanes| &mut lanes[WRITE]) else { return Ok(false) };
+        if !lane.begin(piece.pages) {
+            // Behind what is to be sent before it.
+            peer.writing = Some(PIECE | number);
+            return Ok(false);
+        }
+        let Some(own) = self.tables.get_mut(0) else { return Ok(false) };
+        let (lease, bound, store) = (own.lease, own.store, own.store_for(index));
+        if piece.write == SUM {
+            let Some(groups) = own.groups_mut() else { return Ok(false) };
+            for (row, bytes) in groups.sum(piece.group, 0, piece.pages).chunks_exact(super::groups::ROW).enumerate() {
+                let (page, seal) = bytes.split_at(PAGE_BYTES);
+                lane.raw_page(row as u32, piece.pages, page, seal.try_into().unwrap_or(&[0; SEAL]));
+            }
+        } else {
+            let Some(op) = self.ops.get(piece.write as usize).copied() else { return Ok(false) };
+            let copied = piece.write.checked_sub(self.config.io_limit);
+            // SAFETY: the list and the frames do not change until the end of the write has been told.
+            let parts = unsafe {
+                core::slice::from_raw_parts(core::ptr::with_exposed_provenance::<Part>(op.address), op.parts as usize)
+            };
+            let pages = parts.iter().flat_map(|part| (part.address..part.address + part.bytes).step_by(PAGE_BYTES));
+            let key = self.config.sealed.then_some(&self.key);
+            for (at, page) in (0..piece.pages).zip(pages.skip(piece.offset as usize)) {
+                let (slot, row) = (op.slot + piece.offset + at, piece.row + at);
+                // What is copied must be what was written last, since its seal is that of the last. Nobody wants the row then.
+                if copied.is_some_and(|job| !self.mend.has(job as usize, slot, own)) {
+                    lane.raw_page(at, piece.pages, &[0; PAGE_BYTES], &[0; SEAL]);
+                    continue;
+                }
+                let place = seal::Place { lease, store: bound, slot, version: own.version(slot) };
+                // SAFETY: a frame, whole.
+                unsafe { lane.page(at, piece.pages, page, key, &place) };
+                let Some(groups) = own.groups_mut() else { break };
+                let (page, seal) = lane.sealed(at, piece.pages);
+                let (sum, sum_seal) =
+                    groups.sum(piece.group, row, 1).split_at_mut_checked(PAGE_BYTES).unwrap_or_default();
+                add(sum, page);
+                add(sum_seal, seal);
+            }
+            if let Some(group) = own.groups_mut().and_then(|groups| groups.get_mut(piece.group)) {
+                group.unsent -= 1;
+            }
+        }
+        lane.end(PIECE | number, store, piece.row, piece.pages);
+        if let Some(piece) = self.log.pieces.get_mut(number as usize) {
+            piece.step = Step::Sent;
+        }
+        // One at a time: what others have asked for meanwhile is looked at before the next.
+        Ok(false)
+    }
+
+    /// A server has answered to a piece.
+    pub(super) fn piece_answered(&mut self, index: usize, message: &Message, status: Status) -> Result<(), Lost> {
+        let number = message.tag & !PIECE;
+        let piece = self.log.pieces.get(number as usize).copied().ok_or(Lost::Refused)?;
+        if piece.step != Step::Sent || usize::from(piece.server) != index {
+            return Err(Lost::Refused);
+        }
+        match status {
+            Status::Done if piece.write == SUM => {
+                self.log.release(number);
+                self.with_groups(|groups| {
+                    if groups.get(piece.group).is_some_and(|it| it.sending) {
+                        groups.let_go_of_sum(piece.group, false);
+                    }
+                    groups.answered(piece.group);
+                });
+            }
+            Status::Done => self.piece_kept(number, &piece),
+            Status::Full | Status::Quota => {
+                if let Some(peer) = self.peers.get_mut(index) {
+                    peer.full_until = process::now_us() + FULL;
+                    peer.free = 0;
+                }
+                // What its sum says of these rows is wrong.
+                self.with_groups(|groups| groups.let_go_of_sum(piece.group, true));
+                if !core::mem::replace(&mut self.degraded, true) {
+                    self.tell(News::Degraded);
+                }
+                self.mend.wake();
+                self.log.stale = true;
+                self.replace_piece(number);
+            }
+            _ => return Err(Lost::Refused),
+        }
+        Ok(())
+    }
+
+    pub(super) fn with_groups(&mut self, work: impl FnOnce(&mut super::groups::Groups)) {
+        if let Some(groups) = self.tables.get_mut(0).and_then(|own| own.groups_mut()) {
+            work(groups);
+        }
+    }
+
+    fn piece_kept(&mut self, number: u32, piece: &Piece) {
+        let Some(op) = self.ops.get(piece.write as usize).copied() else { return };
+        let copied = piece.write.checked_sub(self.config.io_limit);
+        if let Some(own) = self.tables.get_mut(0) {
+            for at in 0..piece.pages {
+                let slot = op.slot + piece.offset + at;
+                if copied.is_none_or(|job| self.mend.has(job as usize, slot, own)) {
+                    own.put_row(slot, piece.server.into(), piece.row + at, &mut self.counts);
+                }
+            }
+        }
+        self.with_groups(|groups| groups.answered(piece.group));
+        self.log.release(number);
+        if let Some(op) = self.ops.get_mut(piece.write as usize) {
+            op.pieces -= 1;
+            op.kept += piece.pages;
+        }
+        self.settle_pieces(piece.write);
+    }
+
+    /// A server has not kept a piece: somebody else is to have it.
+    fn replace_piece(&mut self, number: u32) {
+        let Some(piece) = self.log.pieces.get(number as usize).copied() else { return };
+        let unsent = piece.step == Step::Queued && piece.write != SUM;
+        self.with_groups(|groups| {
+            if let Some(group) = groups.get_mut(piece.group).filter(|_| unsent) {
+                group.unsent -= 1;
+            }
+            groups.answered(piece.group);
+        });
+        if piece.write == SUM {
+            return self.log.release(number);
+        }
+        if let Some(piece) = self.log.pieces.get_mut(number as usize) {
+            piece.step = Step::Waiting;
+        }
+        self.log.waiting.push(number);
+    }
+
+    fn piece_failed(&mut self, number: u32, result: i32) {
+        let Some(piece) = self.log.pieces.get(number as usize).copied() else { return };
+        self.log.release(number);
+        if let Some(op) = self.ops.get_mut(piece.write as usize) {
+            op.pieces -= 1;
+            op.failed = result;
+        }
+        self.settle_pieces(piece.write);
+    }
+
+    /// Ends a write when all its pieces have ended.
+    fn settle_pieces(&mut self, tag: u32) {
+        let Some(op) = self.ops.get(tag as usize).copied() else { return };
+        if op.nature() != Nature::Write || op.pieces > 0 || op.done < op.pages {
+            return;
+        }
+        if op.kept == op.pages {
+            if tag < self.config.io_limit {
+                self.changes.add(0, op.slot, op.pages);
+            }
+            return self.end(tag, (op.pages as usize * PAGE_BYTES) as i32);
+        }
+        if tag < self.config.io_limit {
+            // Not all of it: nobody wants any of it.
+            if let Some(own) = self.tables.get_mut(0) {
+                own.put(op.slot, op.pages, 0, &mut self.counts);
+            }
+            self.changes.add(0, op.slot, op.pages);
+        }
+        self.end(tag, op.failed);
+    }
+
+    /// Pieces that were on their way to a server that is lost go elsewhere.
+    pub(super) fn replace_pieces(&mut self, index: usize) {
+        for number in 0..self.log.pieces.len() as u32 {
+            let Some(piece) = self.log.pieces.get(number as usize) else { return };
+            if usize::from(piece.server) == index && matches!(piece.step, Step::Queued | Step::Sent) {
+                self.replace_piece(number);
+            }
+        }
+    }
+
+    /// The group that is being filled gets no more pages: its sum is sent as it is.
+    pub(super) fn close_group(&mut self) {
+        let Some(groups) = self.tables.get_mut(0).and_then(|own| own.groups_mut()) else { return };
+        if let Some(group) = groups.current() {
+            groups.finish(group);
+            self.log.sums.push(group);
+        }
+    }
+
+    fn has_many_gaps(&self) -> bool {
+        self.tables.get(0).and_then(Table::groups).is_some_and(super::groups::Groups::has_many_gaps)
+    }
+
+    /// Looks whether each server that takes pages has as much room as all that was stored takes.
+    fn look_for_room(&mut self) {
+        let usable = self.usable();
+        let taken = self.tables.get(0).and_then(Table::groups).map_or(0, |groups| groups.taken) * PAGE_BYTES as u64;
+        let mut roomy = usable.count_ones() > 1;
+        for (index, peer) in self.peers.iter_mut().enumerate().take(self.count) {
+            let told = self.config.session.servers().get(index).map_or(0, |server| server.free());
+            if told != peer.free_told {
+                (peer.free_told, peer.free) = (told, told);
+            }
+            roomy &= usable >> index & 1 == 0 || peer.free > taken;
+        }
+        self.log.roomy = roomy;
+    }
+
+    /// Tells servers of groups in which nobody wants anything.
+    fn free_groups(&mut self) {
+        self.look_for_room();
+        let Some(groups) = self.tables.get_mut(0).and_then(|own| own.groups_mut()) else { return };
+        while let Some((group, was)) = groups.pop_empty() {
+            let there = was.members & !was.lost;
+            let holders =
+                self.peers.iter_mut().enumerate().filter(|(index, peer)| there >> index & 1 != 0 && peer.is_up());
+            for (_, peer) in holders {
+                // Where there is no room the space stays taken, until the rows are written again.
+                peer.frees.push((group * ROWS, was.rows()));
+            }
+        }
+        if !self.log.leaving && groups.choose_leaving(self.log.roomy) {
+            self.log.leaving = true;
+            self.mend.wake();
+        }
+    }
+
+    /// How many pages have no sum, or need it, in all stores, and who must not be lost.
+    pub(super) fn count_exposed(&mut self) {
+        let now = process::now_us();
+        if !self.log.stale || now - self.log.counted < COUNT {
+            return;
+        }
+        let all = self.tables.as_slice().iter().take(self.table_count).filter_map(|table| table.groups());
+        let exposed = all.map(super::groups::Groups::exposed).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 | one.1));
+        if exposed.0 > 0 && self.log.exposed.0 == 0 {
+            self.mend.wake();
+        }
+        self.log.exposed = exposed;
+        self.log.counted = now;
+        // While there are any they change.
+        self.log.stale = exposed.0 > 0;
+        if exposed.0 == 0 {
+            self.degraded = false;
+        }
+    }
+}
