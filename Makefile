@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 # Tests send signals, and whoever starts make in the background may have left some of them ignored.
-unignored := env --default-signal
+unignored := env --default-signal --unset=MAKEFLAGS
 PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install
@@ -114,8 +114,8 @@ check:
 	packaging/needs.sh check
 	$(CARGO) fmt --all --check
 	$(MAKE) lint
-	$(MAKE) test
-	$(MAKE) build
+	# Side by side: much of a release build is one processor's work.
+	$(MAKE) -j2 test build
 	$(CARGO) xtask check
 	$(MAKE) scripts
 	$(MAKE) blackbox
@@ -131,8 +131,9 @@ test:
 	$(unignored) $(CARGO) test --package ream-runtime
 	$(unignored) $(CARGO) test --package ream-calls
 
+# More at once than there are processors: they wait for most of their time. Those that must be alone see to that themselves.
 blackbox:
-	$(unignored) $(CARGO) test --package ream-tests --no-fail-fast
+	$(unignored) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --package ream-tests --no-fail-fast
 
 scripts:
 	shellcheck $(scripts)

@@ -16,6 +16,7 @@ use crate::{interrupt, report};
 use line::Line;
 use path::{End, Path};
 use programs::Program;
+use protocols::Copies;
 use rows::{Figure, Over, Probe, ROWS, Row};
 use serde_json::json;
 use server::{Scratch, Server};
@@ -69,13 +70,13 @@ pub fn run(options: &Paging) -> Result<bool, String> {
         contests.extend([1, 2].into_iter().filter(|threads| is_wanted(*threads)).map(|threads| (program, threads)));
     }
     let exchanges = protocols::wanted(options.quick, &options.only, &wanted);
-    let copies = wanted(protocols::COPIES);
-    if rows.is_empty() && contests.is_empty() && exchanges.is_empty() && !copies {
+    let copies: Vec<Copies> = protocols::COPIES.into_iter().filter(|copies| wanted(copies.name)).collect();
+    if rows.is_empty() && contests.is_empty() && exchanges.is_empty() && copies.is_empty() {
         let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         return Err(format!("no row is called so; there are {}, micro-t1 and other programs", names.join(", ")));
     }
     interrupt::heed();
-    let ended = measure(options, &rows, &contests, &exchanges, copies);
+    let ended = measure(options, &rows, &contests, &exchanges, &copies);
     // Whatever failed after a signal failed for that.
     if interrupt::signal().is_some() { Err(interrupt::INTERRUPTED.to_owned()) } else { ended }
 }
@@ -85,7 +86,7 @@ fn measure(
     rows: &[&Row],
     contests: &[(Program, u64)],
     exchanges: &[(Program, u64)],
-    copies: bool,
+    copies: &[Copies],
 ) -> Result<bool, String> {
     let (mut bench, without) = Bench::new(options)?;
     println!("{}", bench.conditions());
@@ -109,8 +110,8 @@ fn measure(
     for (program, threads) in exchanges {
         tell(bench.protocols(program, *threads, few)?);
     }
-    if copies {
-        tell(vec![bench.copies(few)?]);
+    for copies in copies {
+        tell(vec![bench.copies(copies, few)?]);
     }
     if let Some(path) = &options.json {
         let value = json!({

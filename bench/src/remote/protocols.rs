@@ -14,8 +14,39 @@ const SHARE: u64 = 25;
 /// What r77 took in DLM's publications, of r3's time: where several threads fault it is to be reached.
 const MARGINS: [(&str, f64); 5] =
     [("micro", 0.75), ("stream", 0.62), ("matmul", 0.88), ("blocked", 0.81), ("fft", 0.88)];
-/// Name of the row of copies.
-pub const COPIES: &str = "replicas-2";
+/// What it costs that servers may be lost.
+pub struct Copies {
+    /// Name of the row.
+    pub name: &'static str,
+    servers: [&'static str; 3],
+    with: &'static str,
+    what: &'static str,
+    without: &'static str,
+    other: &'static str,
+    must: Option<Must>,
+}
+
+/// Each way of that.
+pub const COPIES: [Copies; 2] = [
+    Copies {
+        name: "replicas-2",
+        servers: ["first", "second", ""],
+        with: "--replicas=2",
+        what: "each page at two servers",
+        without: "--replicas=1",
+        other: "one copy",
+        must: Some(Must::Most(1.25)),
+    },
+    Copies {
+        name: "parity",
+        servers: ["first", "second", "third"],
+        with: "--parity",
+        what: "sums of pages at three servers",
+        without: "--replicas=2",
+        other: "two copies",
+        must: None,
+    },
+];
 
 fn margin(program: &Program) -> Option<f64> {
     MARGINS.iter().find(|(name, _)| *name == program.name).map(|(_, margin)| *margin)
@@ -86,32 +117,33 @@ impl Bench {
         ])
     }
 
-    /// What it costs to write each page to two of two servers, against to one of them.
-    pub(super) fn copies(&mut self, rounds: usize) -> Result<Figure, String> {
+    /// What it costs to keep pages so, against otherwise at the same servers.
+    pub(super) fn copies(&mut self, copies: &Copies, rounds: usize) -> Result<Figure, String> {
         let all = programs::all(self.options.quick);
         let program = *all.iter().find(|program| program.name == "blocked").ok_or("no such program")?;
         let memory = (self.options.data * 4).max(1 << 30);
         let start = |name| Server::start(&self.commands, &self.path, &self.scratch, name, true, memory);
-        let servers = [start("first")?, start("second")?];
+        let names = copies.servers.iter().filter(|name| !name.is_empty());
+        let servers = names.map(|name| start(name)).collect::<Result<Vec<Server>, String>>()?;
         let options = Server::together(&servers, &self.scratch)?;
-        let (mut sum, mut two, mut one) = (None, Vec::new(), Vec::new());
+        let (mut sum, mut ream, mut against) = (None, Vec::new(), Vec::new());
         for round in 0..rounds {
             for place in crate::pages::order(round, 2) {
                 interrupt::check()?;
                 let mut with: Vec<OsString> = options.clone();
-                with.push(if place == 0 { "--replicas=2" } else { "--replicas=1" }.into());
+                with.push(if place == 0 { copies.with } else { copies.without }.into());
                 let run = self.program_at(&program, 2, Some(SHARE), &with, &mut sum)?;
-                if place == 0 { &mut two } else { &mut one }.push(run.seconds);
+                if place == 0 { &mut ream } else { &mut against }.push(run.seconds);
             }
         }
         Ok(Figure {
-            name: COPIES.into(),
-            what: format!("{}, 2 threads, {SHARE} % local, sealed, each page at two servers", program.what),
+            name: copies.name.into(),
+            what: format!("{}, 2 threads, {SHARE} % local, sealed, {}", program.what, copies.what),
             unit: "s",
-            ream: two,
-            against: one,
-            other: "one copy".into(),
-            must: Some(Must::Most(1.25)),
+            ream,
+            against,
+            other: copies.other.into(),
+            must: copies.must,
             ..Figure::default()
         })
     }
