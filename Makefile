@@ -110,11 +110,11 @@ try:
 	$(MAKE) build
 	tests/try.sh
 
+# Tests and build side by side: much of a release build is one processor's work.
 check:
 	packaging/needs.sh check
 	$(CARGO) fmt --all --check
 	$(MAKE) lint
-	# Side by side: much of a release build is one processor's work.
 	$(MAKE) -j2 test build
 	$(CARGO) xtask check
 	$(MAKE) scripts

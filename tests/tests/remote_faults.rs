@@ -1,28 +1,30 @@
 //! Any one memory server may be lost, in any way, at any moment: no byte is lost, and nothing hangs. The copies that are
 //! left are always there: the next server is harmed when `ream status` says that all copies are whole again.
 //!
-//! `REAM_FAULTS` sets how many faults each run gets, `REAM_FAULTS_SEED` which.
+//! `REAM_FAULTS` sets how many faults each run gets, `REAM_FAULTS_SEED` which, `REAM_FAULTS_KIND` all of one kind.
 
 use ream_tests::{Build, Fleet, Steadfast, build, skip, tool};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// One at a time: each has the machine's two processors busy.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn fleet(count: usize) -> Option<Fleet> {
+fn fleet(count: usize) -> Option<(MutexGuard<'static, ()>, Fleet)> {
     fleet_of(count, "256M")
 }
 
-fn fleet_of(count: usize, memory: &'static str) -> Option<Fleet> {
+/// Servers with so much memory each, and nobody else with others.
+fn fleet_of(count: usize, memory: &'static str) -> Option<(MutexGuard<'static, ()>, Fleet)> {
     let what = "servers that are lost";
     if !ream_tests::is_root() || tool("ip").is_none() {
         skip(what, "needs root and ip (iproute2)");
         return None;
     }
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match Fleet::new(count, memory) {
-        Ok(fleet) => Some(fleet),
+        Ok(fleet) => Some((alone, fleet)),
         Err(error) => {
             skip(what, &format!("hosts cannot be made: {error}"));
             None
@@ -53,7 +55,7 @@ impl Random {
     }
 }
 
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "killed, restarted",
     "killed, restarted when copies are whole",
     "killed, restarted",
@@ -69,7 +71,10 @@ const KINDS: [&str; 15] = [
     "filled up",
     "told to end, restarted",
     "bytes changed",
+    "filled up, another killed",
 ];
+
+const BOTH: usize = 15;
 
 /// What harms a server, and what is put right afterwards.
 struct Harm<'a> {
@@ -109,6 +114,17 @@ impl Harm<'_> {
         self.program.until("all servers are used, and copies whole", |now| {
             now.missing == 0 && now.servers.iter().all(|server| server.0)
         });
+    }
+
+    fn kill_another(&mut self, server: usize) {
+        let count = self.fleet.members.len();
+        let other = (server + 1 + self.random.below(count as u64 - 1) as usize) % count;
+        let before = self.losses(other);
+        self.fleet.signal(other, libc::SIGKILL);
+        self.lost(other, before);
+        self.fleet.gone(other);
+        pause(self.random.below(300));
+        self.fleet.start(other);
     }
 
     /// Several servers at least hold copies where one is away.
@@ -176,11 +192,13 @@ impl Harm<'_> {
                 self.fleet.members[server].gate.lie(false);
             }
             _ => {
-                if let Some(mut filler) = self.fleet.fill(server) {
-                    pause(500 + self.random.below(500));
-                    let _ = filler.kill();
-                    let _ = filler.wait();
+                let Some(mut filler) = self.fleet.fill(server) else { return };
+                pause(500 + self.random.below(500));
+                if kind == BOTH {
+                    self.kill_another(server);
                 }
+                let _ = filler.kill();
+                let _ = filler.wait();
             }
         }
         match kind {
@@ -197,8 +215,7 @@ impl Harm<'_> {
 }
 
 fn survive(count: usize, options: &[&str], forks: &str, faults: u64) {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(mut fleet) = fleet(count) else { return };
+    let Some((_alone, mut fleet)) = fleet(count) else { return };
     let seed = number("REAM_FAULTS_SEED", u64::from(std::process::id()) * 0x9e37_79b9 + 1);
     let mut random = Random(seed | 1);
     let all: Vec<usize> = (0..count).collect();
@@ -211,8 +228,9 @@ fn survive(count: usize, options: &[&str], forks: &str, faults: u64) {
     harm.all_used();
     for fault in 0..faults {
         // Each kind in turn, so that few faults are of different kinds too, at servers and moments by chance.
-        let kind = ((fault * 4 + seed) % KINDS.len() as u64) as usize;
+        let kind = ((fault * 5 + seed) % KINDS.len() as u64) as usize;
         let server = harm.random.below(count as u64) as usize;
+        let kind = if fault + 1 == faults { BOTH } else { number("REAM_FAULTS_KIND", kind as u64) as usize };
         pause(harm.random.below(100));
         let started = std::time::Instant::now();
         harm.fault(kind, server);
@@ -244,24 +262,27 @@ fn with_parity_no_server_is_missed() {
     survive(4, &["--parity"], "0", number("REAM_FAULTS", 8));
 }
 
-/// What servers cannot hold twice they hold with sums, also when all of it was written anew several times.
+/// What servers cannot hold twice they hold with sums, also when all of it was written anew several times, and by children
+/// that share it.
 #[test]
 fn sums_take_less_room_than_copies() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(fleet) = fleet_of(3, "128M") else { return };
+    let Some((_alone, fleet)) = fleet_of(3, "128M") else { return };
     let Build::Ready(program) = build("c/checksum.c", &["-pthread"]) else { return };
-    let (store, work) = (fleet.store(&[0, 1, 2]), ["210", "4", "2", "0"]);
-    let run = |options: &[&str]| {
+    let store = fleet.store(&[0, 1, 2]);
+    let run = |options: &[&str], work: &[&str]| {
         let mut command = fleet.ream("client.key");
         command.args(["run", "--memory", "16M", "--store", &store]).args(options).arg("--").arg(&program).args(work);
         let output = command.output().expect("ream");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let plain = std::process::Command::new(&program).args(work).output().expect("the program");
-    let (status, out, err) = run(&["--parity"]);
-    assert_eq!((status, out.as_bytes()), (Some(0), plain.stdout.as_slice()), "{err}");
-    let (status, _, err) = run(&[]);
+    let (alone, with_children) = (["210", "4", "2", "0"], ["32", "4", "2", "3"]);
+    for work in [&alone, &with_children] {
+        let plain = std::process::Command::new(&program).args(work).output().expect("the program");
+        let (status, out, err) = run(&["--parity"], work);
+        assert_eq!((status, out.as_bytes()), (Some(0), plain.stdout.as_slice()), "{err}");
+    }
+    let (status, _, err) = run(&[], &alone);
     assert!(status == Some(125) && err.contains("has no room left for this program"), "{status:?}: {err}");
 }
 
@@ -277,8 +298,7 @@ fn with_parity_forks_go_on_while_servers_are_lost() {
 
 #[test]
 fn what_nobody_has_any_more_ends_the_program_with_a_line() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(fleet) = fleet(2) else { return };
+    let Some((_alone, fleet)) = fleet(2) else { return };
     let store = fleet.store(&[0, 1]);
     let Some(mut program) = fleet.run(&["--memory", "16M", "--store", &store], "48", "0") else { return };
     fleet.signal(0, libc::SIGKILL);
@@ -294,8 +314,7 @@ fn what_nobody_has_any_more_ends_the_program_with_a_line() {
 
 #[test]
 fn sums_do_not_help_against_the_loss_of_two_at_once() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(fleet) = fleet(3) else { return };
+    let Some((_alone, fleet)) = fleet(3) else { return };
     let store = fleet.store(&[0, 1, 2]);
     let options = ["--memory", "16M", "--store", &store, "--parity"];
     let Some(mut program) = fleet.run(&options, "48", "0") else { return };
@@ -307,8 +326,7 @@ fn sums_do_not_help_against_the_loss_of_two_at_once() {
 
 #[test]
 fn a_server_that_is_not_there_is_named_and_used_later() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(mut fleet) = fleet(3) else { return };
+    let Some((_alone, mut fleet)) = fleet(3) else { return };
     fleet.signal(2, libc::SIGKILL);
     fleet.gone(2);
     let store = fleet.store(&[0, 1, 2]);

@@ -96,6 +96,44 @@ fn seen(file: &Path) -> (u64, u64) {
     (blocks.parse().unwrap(), kib.parse::<u64>().unwrap() / 2048)
 }
 
+/// Runs a program whose blocks all lie on large pages; it has to see so itself. The cache is the kernel's, which may take
+/// a block apart, or out of it, between the look and the start, if rarely (seen twice, both times beside a whole build):
+/// then it is as for any next run. Says so loudly, with what the kernel did meanwhile.
+fn sees_large_pages(scratch: &Scratch, file: &Path, wish: Wish) {
+    let mut found = (0, 0);
+    for _ in 0..3 {
+        let before = cache_events();
+        found = seen(file);
+        let (blocks, large) = found;
+        assert!(blocks >= 3, "{found:?}");
+        if large == blocks {
+            return;
+        }
+        eprintln!(
+            "{large} of {blocks} blocks are on large pages; kernel, before and after:\n{before}\n{}",
+            cache_events()
+        );
+        let coverage = outcome(scratch, file, wish).unwrap().program.unwrap();
+        assert!(coverage.large == coverage.blocks && coverage.why.is_none(), "{coverage:?}");
+    }
+    panic!("{found:?}");
+}
+
+/// What the kernel counts of events that take large pages out of the cache, or apart.
+fn cache_events() -> String {
+    const NAMES: [&str; 6] = [
+        "drop_pagecache ",
+        "pgsteal_file ",
+        "thp_split_page ",
+        "thp_split_pmd ",
+        "pgmigrate_success ",
+        "compact_isolated ",
+    ];
+    let text = fs::read_to_string("/proc/vmstat").unwrap();
+    let lines = text.lines().filter(|line| NAMES.iter().any(|name| line.starts_with(name)));
+    lines.collect::<Vec<_>>().join(", ")
+}
+
 fn bytes_read() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/io").unwrap();
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap().parse().unwrap()
@@ -111,8 +149,7 @@ fn a_program_at_a_fixed_place_has_its_code_on_large_pages() {
     assert_eq!(first.file, program);
     let coverage = first.program.unwrap();
     assert!(coverage.blocks >= 3 && coverage.large == coverage.blocks && coverage.why.is_none(), "{coverage:?}");
-    let (blocks, large) = seen(&program);
-    assert!(blocks >= 3 && large == blocks, "{large} of {blocks}");
+    sees_large_pages(&scratch, &program, Wish::Auto);
     assert_eq!(run(&program, ""), plain);
     // The second start finds it so and reads nothing.
     let before = bytes_read();
@@ -181,8 +218,7 @@ fn a_movable_program_runs_as_an_aligned_copy_when_asked_for() {
     let coverage = first.program.as_ref().unwrap();
     assert!(first.short(REQUIRED).is_none() && coverage.large == coverage.blocks, "{coverage:?}");
     assert_eq!(first.file.file_name(), program.file_name());
-    let (blocks, large) = seen(&first.file);
-    assert!(blocks >= 3 && large == blocks, "{large} of {blocks}");
+    sees_large_pages(&scratch, &first.file, REQUIRED);
     assert_eq!(run(&first.file, ""), plain);
     assert_eq!(run(&first.file, "self")[1], first.file.to_string_lossy());
     // The copy is used again as it is.

@@ -17,6 +17,8 @@ use ream_wire::message::SLOTS;
 pub(super) const ROWS: u32 = super::CHUNK;
 /// Sums that are kept here at once.
 const SUMS: usize = 8;
+/// Of those, at most so many that a server had no room for: the others are needed to copy their pages.
+const KEPT: usize = SUMS / 2;
 /// A row of a sum: a page, and its seal.
 pub(super) const ROW: usize = PAGE_BYTES + SEAL;
 /// Gaps that are always bearable, in pages.
@@ -61,8 +63,7 @@ pub(super) struct Group {
     fill: [u8; SERVERS],
     /// Pages in it that are the last of their slots.
     pub(super) live: u16,
-    /// Pages that are not sent yet, and not answered yet, by the messages that they go in.
-    pub(super) unsent: u16,
+    /// Messages with pages of it, or its sum, that are not answered yet.
     pub(super) open: u16,
     /// Reads of it that are under way.
     reads: u16,
@@ -85,7 +86,6 @@ const FREE: Group = Group {
     listed: false,
     fill: [0; SERVERS],
     live: 0,
-    unsent: 0,
     open: 0,
     reads: 0,
     next: 0,
@@ -114,8 +114,18 @@ impl Group {
     }
 
     /// Whether any one server may be lost.
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_safe(&self) -> bool {
         self.lost_columns() == 0 && self.has_sum()
+    }
+
+    /// The same, and nothing has to be done for it. (It has when nobody took the sum, which is here for that reason.)
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_safe() && !self.is_kept()
+    }
+
+    /// The sum is here, and nobody is to have it.
+    fn is_kept(&self) -> bool {
+        self.phase == Phase::Closed && self.memory != 0
     }
 
     /// Whether a lost column can be computed.
@@ -192,8 +202,8 @@ impl Groups {
     /// For so many slots, for ever: nothing unmaps it.
     pub(super) fn new(slots: u32) -> Result<Groups, Errno> {
         let count = (slots / ROWS) as usize;
-        // As many as it takes when each has one column only, and more of it is gaps than ever will be.
-        let count = (count + count / 4 + 64).min((SLOTS / ROWS) as usize - 1);
+        // As many as it takes when each has one column only, and half of what is stored, or more, is gaps.
+        let count = (count * 2 + 64).min((SLOTS / ROWS) as usize - 1);
         let rows = MapSlice::<u32>::new(slots as usize)?.leak();
         let list = MapSlice::<Group>::new(count)?.leak();
         let sums = MapSlice::<u8>::new(SUMS * ROWS as usize * ROW)?.leak();
@@ -270,6 +280,13 @@ impl Groups {
         all.get_mut(first..first + rows as usize * ROW).unwrap_or(&mut [])
     }
 
+    /// Adds a page and its seal to the sum of its row, or takes them out again; to nothing where that is not here.
+    pub(super) fn add(&mut self, row: u32, page: &[u8], seal: &[u8]) {
+        let (sum, sum_seal) = self.sum(row / ROWS, row, 1).split_at_mut_checked(PAGE_BYTES).unwrap_or_default();
+        add(sum, page);
+        add(sum_seal, seal);
+    }
+
     /// Rows for some of so many pages, at one of these servers; for all of them when they must stay together. `None` when it
     /// has to be waited for that a sum has been answered. A group that is full is told by `full`: its sum can be sent when
     /// its pages are.
@@ -292,7 +309,7 @@ impl Groups {
                 let row = it.rows_of(server);
                 let it = self.get_mut(group)?;
                 *it.fill.get_mut(server)? += pages as u8;
-                (it.unsent, it.open) = (it.unsent + 1, it.open + 1);
+                it.open += 1;
                 self.taken += u64::from(pages);
                 if self.is_full(group) {
                     self.finish(group);
@@ -342,8 +359,9 @@ impl Groups {
         if self.current == group {
             self.current = NONE;
         }
-        let Some(it) = self.get_mut(group).filter(|it| it.phase == Phase::Open) else { return };
-        it.phase = if it.memory == 0 { Phase::Closed } else { Phase::Closing };
+        let open = |it: &&mut Group| matches!(it.phase, Phase::Open | Phase::Closing);
+        let Some(it) = self.get_mut(group).filter(open) else { return };
+        it.phase = if it.sum_for().is_none() { Phase::Closed } else { Phase::Closing };
         self.check(group);
     }
 
@@ -352,22 +370,56 @@ impl Groups {
         (self.current != NONE).then_some(self.current)
     }
 
-    /// The sum is at its server now, or lost: with `lost` nobody has it.
-    pub(super) fn let_go_of_sum(&mut self, group: u32, lost: bool) {
+    /// The sum is at its server now.
+    pub(super) fn let_go_of_sum(&mut self, group: u32) {
+        self.forget_sum(group);
+        self.sum_settled(group);
+    }
+
+    /// Nobody is to have the sum. It stays here as long as pages depend on it. Where the server that it was for is `full`,
+    /// they may come to, before all have been copied to others: then it stays if there is room.
+    fn keep_sum(&mut self, group: u32, full: bool) {
+        let kept = self.list().iter().filter(|it| it.is_kept()).count();
         let Some(it) = self.get_mut(group) else { return };
-        let memory = core::mem::take(&mut it.memory);
-        it.sending = false;
-        if lost {
-            it.sum = NOBODY;
+        it.sum = NOBODY;
+        if it.lost_columns() == 0 && !(full && kept < KEPT) {
+            self.forget_sum(group);
         }
-        if it.phase == Phase::Closing {
-            it.phase = Phase::Closed;
-        }
-        if memory != 0 {
-            self.used_sums &= !(1 << (memory - 1));
+        self.sum_settled(group);
+    }
+
+    /// The server that the sum was for has no room.
+    pub(super) fn sum_refused(&mut self, group: u32) {
+        self.keep_sum(group, true);
+    }
+
+    fn sum_settled(&mut self, group: u32) {
+        if let Some(it) = self.get_mut(group) {
+            it.sending = false;
         }
         self.finish(group);
         self.check(group);
+    }
+
+    fn forget_sum(&mut self, group: u32) {
+        let memory = self.get_mut(group).map_or(0, |it| core::mem::take(&mut it.memory));
+        if memory != 0 {
+            self.used_sums &= !(1 << (memory - 1));
+        }
+    }
+
+    /// A server does not keep rows from this one on of its column: those are not taken any more, and nothing goes to the group.
+    pub(super) fn cut(&mut self, group: u32, server: usize, row: u32) {
+        let Some(rows) = self.get_mut(group).and_then(|it| it.fill.get_mut(server)) else { return };
+        let kept = (row % ROWS).min((*rows).into()) as u8;
+        let gone = core::mem::replace(rows, kept) - kept;
+        self.taken = self.taken.saturating_sub(gone.into());
+        self.finish(group);
+    }
+
+    /// Whether a row is one of those that are taken.
+    pub(super) fn has_row(&self, server: usize, row: u32) -> bool {
+        self.get(row / ROWS).is_some_and(|it| row % ROWS < it.rows_of(server))
     }
 
     /// A slot is in a row from now on: that of before has become a gap, if it `had` one.
@@ -438,7 +490,7 @@ impl Groups {
             if it.is_empty() {
                 self.taken = self.taken.saturating_sub(it.taken());
                 self.cursor = self.cursor.min(group);
-                // Its sum is not here any more: it is closed.
+                self.forget_sum(group);
                 *self.get_mut(group)? = FREE;
                 return Some((group, it));
             }
@@ -449,7 +501,7 @@ impl Groups {
     /// In a forked child: nothing is under way there, and what its parent is still to send it has here.
     pub(super) fn become_ancestor(&mut self) {
         for it in self.list_mut() {
-            (it.unsent, it.open, it.reads, it.sending) = (0, 0, 0, false);
+            (it.open, it.reads, it.sending) = (0, 0, false);
         }
     }
 
@@ -480,7 +532,7 @@ impl Groups {
             it.lost |= lost;
             let sum = it.sum != NOBODY && lost >> it.sum & 1 != 0;
             if sum {
-                self.let_go_of_sum(group, true);
+                self.keep_sum(group, false);
             }
             self.finish(group);
             gone |= self.get(group).is_some_and(|it| it.live > 0 && !it.is_rebuildable() && it.lost_columns() != 0);
@@ -497,47 +549,13 @@ impl Groups {
         })
     }
 
-    /// Whether there are so many gaps that some are to be filled before more are made: an eighth of what is stored.
-    pub(super) fn has_many_gaps(&self) -> bool {
-        self.taken > self.live + self.live / 8 + FEW
-    }
-
-    /// Chooses groups to be emptied, when gaps are more than a tenth of what is stored, or a half where there is much room:
-    /// those with the most. Returns whether there are any.
-    pub(super) fn choose_leaving(&mut self, roomy: bool) -> bool {
-        const PARTS: usize = 16;
-        let spare = self.live / if roomy { 2 } else { 10 } + FEW / 2;
-        if self.taken <= self.live + spare {
-            return false;
-        }
-        let excess = self.taken - self.live - spare / 2;
-        let part = |it: &Group| (u64::from(it.live) * PARTS as u64 / it.taken().max(1)) as usize;
-        let able = |it: &&Group| it.phase == Phase::Closed && !it.frozen && it.live > 0;
-        let mut gaps = [0u64; PARTS + 1];
-        for it in self.list().iter().filter(able) {
-            if let Some(place) = gaps.get_mut(part(it)) {
-                *place += it.taken() - u64::from(it.live);
-            }
-        }
-        let (mut sum, mut limit) = (0, 0);
-        while limit < PARTS && sum < excess {
-            sum += gaps.get(limit).copied().unwrap_or(0);
-            limit += 1;
-        }
-        let mut any = false;
-        for it in self.list_mut() {
-            if able(&&*it) && part(it) < limit {
-                it.leaving = true;
-                any = true;
-            }
-        }
-        any
-    }
-
-    /// Pages that depend on servers which must not be lost now, and bit by server which those are.
+    /// Pages that are to be copied for want of a server that has their sum; and bit by server, which must not be lost now.
     pub(super) fn exposed(&self) -> (u64, u32) {
         let exposed = self.list().iter().filter(|it| it.phase != Phase::Free && it.live > 0 && !it.is_whole());
-        exposed.fold((0, 0), |(pages, who), it| (pages + u64::from(it.live), who | u32::from(it.members & !it.lost)))
+        exposed.fold((0, 0), |(pages, who), it| {
+            let depends = if it.is_safe() { 0 } else { it.members & !it.lost };
+            (pages + u64::from(it.live), who | u32::from(depends))
+        })
     }
 }
 
@@ -548,5 +566,6 @@ pub(super) fn add(sum: &mut [u8], bytes: &[u8]) {
     }
 }
 
+mod gaps;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 //! Writes where pages have a sum: what a write has to store goes out in pieces, each to the next free rows of one server, and
 //! each is added to the sum of its group as it is sent. When a group is full and all of it was sent, its sum goes out.
 //!
-//! A piece that a server does not keep gets other rows. What was added for it to a sum is then wrong, or its column is
-//! lost: the group is emptied later, as one is that lost a server, and one of many gaps.
+//! A piece that a server does not keep gets other rows, and is taken out of the sum again, which is sent when all that it is the sum
+//! of is kept. A group that lost a server, or its sum, is emptied later, as one of many gaps is.
 
-use super::groups::{Place, ROWS, add};
+use super::groups::{Groups, Place, ROWS};
 use super::{Lost, Message, Nature, News, Remote, Table, WRITE};
 use crate::file::Part;
 use crate::memory::{MapSlice, Zeroable};
@@ -16,12 +16,12 @@ use ream_wire::SEAL;
 use ream_wire::message::Status;
 use ream_wire::seal;
 
+mod answers;
+
 /// In a lane's queue: the number is that of a piece.
 pub(super) const PIECE: u32 = 1 << 30;
 /// Instead of a write: the piece is a sum.
 const SUM: u32 = u32::MAX;
-/// How long a server that had no room is not asked for more, in microseconds.
-const FULL: u64 = 500_000;
 /// How often it is counted how many pages depend on servers that must not be lost, in microseconds.
 const COUNT: u64 = 20_000;
 /// How long no copying begins after somebody wanted all to be settled, in microseconds.
@@ -48,12 +48,16 @@ struct Piece {
     pages: u32,
     group: u32,
     row: u32,
+    /// Bit by page: zeros were sent instead.
+    blank: u64,
 }
+
+const _: () = assert!(ROWS <= u64::BITS, "a bit for each page of a piece");
 
 // SAFETY: zero is one that is free.
 unsafe impl Zeroable for Piece {}
 
-const NOTHING: Piece = Piece { step: Step::Free, server: 0, write: 0, offset: 0, pages: 0, group: 0, row: 0 };
+const NOTHING: Piece = Piece { step: Step::Free, server: 0, write: 0, offset: 0, pages: 0, group: 0, row: 0, blank: 0 };
 
 /// Writes and their pieces.
 pub(super) struct Log {
@@ -74,6 +78,8 @@ pub(super) struct Log {
     /// Groups are being emptied; they need not be soon, since servers have much room.
     pub(super) leaving: bool,
     roomy: bool,
+    /// Since when pages wait for servers that are away; 0 when none do.
+    stranded_since: u64,
     /// When somebody wanted all to be settled.
     asked: AtomicU64,
 }
@@ -93,6 +99,7 @@ impl Log {
             exposed: (0, 0),
             leaving: false,
             roomy: false,
+            stranded_since: 0,
             asked: AtomicU64::new(0),
         }
     }
@@ -115,6 +122,16 @@ impl Log {
     /// Pieces that there are for so many writes: enough for the longest one, and a few of each.
     pub(super) fn pieces_for(writes: usize) -> usize {
         if writes == 0 { 0 } else { writes * 4 + (u16::MAX as u32 / ROWS) as usize + 1 }
+    }
+
+    /// Since when pages wait for servers that are away, if any do.
+    pub(super) fn stranded_since(&self) -> Option<u64> {
+        (self.stranded_since > 0).then_some(self.stranded_since)
+    }
+
+    /// Lets the waiting have begun later.
+    pub(super) fn forgive(&mut self, us: u64) {
+        self.stranded_since += if self.stranded_since > 0 { us } else { 0 };
     }
 
     /// What is exposed is counted at once.
@@ -177,17 +194,18 @@ impl Remote {
                 self.log.waiting.push(number);
             }
         }
+        let stranded = !self.log.waiting.is_empty() && self.usable() == 0;
+        self.log.stranded_since = match self.log.stranded_since {
+            _ if !stranded => 0,
+            0 => process::now_us(),
+            since => since,
+        };
         for _ in 0..self.log.sums.len() {
             let Some(group) = self.log.sums.pop() else { break };
             self.send_sum(group);
         }
         self.free_groups();
         self.count_exposed();
-    }
-
-    /// Whether pages wait for a server.
-    pub(super) fn is_stranded(&self) -> bool {
-        self.up == 0 && !self.log.waiting.is_empty()
     }
 
     /// False when there are no pieces left.
@@ -210,8 +228,7 @@ impl Remote {
         let now = process::now_us();
         let able = |with_ending: bool| {
             let peers = self.peers.iter().enumerate().take(self.count);
-            let able =
-                peers.filter(|(_, peer)| peer.is_up() && peer.full_until <= now && (with_ending || !peer.ending));
+            let able = peers.filter(|(_, peer)| peer.is_up() && !peer.is_full(now) && (with_ending || !peer.ending));
             able.fold(0, |all, (index, _)| all | 1 << index)
         };
         match able(false) {
@@ -232,12 +249,13 @@ impl Remote {
             return true;
         }
         let usable = self.usable();
-        if usable == 0 && self.up == 0 {
-            return false;
-        }
         if usable == 0 {
-            self.piece_failed(number, Errno::NOSPC.negative());
-            return true;
+            // While one is away that may have room, it is waited for.
+            let all = self.all_are_up();
+            if all {
+                self.piece_failed(number, Errno::NOSPC.negative());
+            }
+            return all;
         }
         // What is copied makes room, so it does not wait for any.
         if piece.write < self.config.io_limit && self.log.leaving && !self.log.roomy && self.has_many_gaps() {
@@ -269,7 +287,7 @@ impl Remote {
 
     fn queue_piece(&mut self, number: u32, place: &Place) {
         if let Some(piece) = self.log.pieces.get_mut(number as usize) {
-            piece.step = Step::Queued;
+            (piece.step, piece.blank) = (Step::Queued, 0);
             (piece.server, piece.group, piece.row, piece.pages) =
                 (place.server as u8, place.group, place.row, place.pages);
         }
@@ -280,13 +298,17 @@ impl Remote {
         }
     }
 
-    /// Sends the sum of a group that is full, when all that it is the sum of was sent.
+    /// Sends the sum of a group that is full, when all that it is the sum of is kept.
     fn send_sum(&mut self, group: u32) {
         let own = self.tables.get_mut(0).and_then(|own| own.groups_mut());
         let Some(it) = own.and_then(|groups| groups.get_mut(group)).filter(|it| !it.sending) else { return };
         let (Some(server), rows) = (it.sum_for(), it.rows()) else { return };
+        if rows == 0 {
+            // Its server kept nothing.
+            return self.with_groups(|groups| groups.let_go_of_sum(group));
+        }
         let piece = Piece { step: Step::Waiting, write: SUM, pages: rows, ..NOTHING };
-        match if it.unsent == 0 { self.log.take(piece) } else { None } {
+        match if it.open == 0 { self.log.take(piece) } else { None } {
             Some(number) => {
                 (it.sending, it.open) = (true, it.open + 1);
                 self.queue_piece(number, &Place { group, server, row: group * ROWS, pages: rows });
@@ -302,9 +324,12 @@ impl Remote {
             return Ok(true);
         }
         let groups = self.tables.get(0).and_then(|own| own.groups());
-        let here = groups.and_then(|groups| groups.get(piece.group)).is_some_and(|it| it.sum_for().is_some());
-        if piece.write == SUM && !here {
-            // Of no use any more.
+        let wanted = groups.is_some_and(|groups| match piece.write {
+            SUM => groups.get(piece.group).is_some_and(|it| it.sum_for().is_some()),
+            _ => groups.has_row(index, piece.row),
+        });
+        if !wanted {
+            // Of no use any more, or the rows are not to be had.
             self.replace_piece(number);
             return Ok(true);
         }
@@ -332,11 +357,13 @@ impl Remote {
             };
             let pages = parts.iter().flat_map(|part| (part.address..part.address + part.bytes).step_by(PAGE_BYTES));
             let key = self.config.sealed.then_some(&self.key);
+            let mut blank = 0;
             for (at, page) in (0..piece.pages).zip(pages.skip(piece.offset as usize)) {
                 let (slot, row) = (op.slot + piece.offset + at, piece.row + at);
                 // What is copied must be what was written last, since its seal is that of the last. Nobody wants the row then.
                 if copied.is_some_and(|job| !self.mend.has(job as usize, slot, own)) {
                     lane.raw_page(at, piece.pages, &[0; PAGE_BYTES], &[0; SEAL]);
+                    blank |= 1 << at;
                     continue;
                 }
                 let place = seal::Place { lease, store: bound, slot, version: own.version(slot) };
@@ -344,13 +371,10 @@ impl Remote {
                 unsafe { lane.page(at, piece.pages, page, key, &place) };
                 let Some(groups) = own.groups_mut() else { break };
                 let (page, seal) = lane.sealed(at, piece.pages);
-                let (sum, sum_seal) =
-                    groups.sum(piece.group, row, 1).split_at_mut_checked(PAGE_BYTES).unwrap_or_default();
-                add(sum, page);
-                add(sum_seal, seal);
+                groups.add(row, page, seal);
             }
-            if let Some(group) = own.groups_mut().and_then(|groups| groups.get_mut(piece.group)) {
-                group.unsent -= 1;
+            if let Some(piece) = self.log.pieces.get_mut(number as usize) {
+                piece.blank = blank;
             }
         }
         lane.end(PIECE | number, store, piece.row, piece.pages);
@@ -361,127 +385,9 @@ impl Remote {
         Ok(false)
     }
 
-    /// A server has answered to a piece.
-    pub(super) fn piece_answered(&mut self, index: usize, message: &Message, status: Status) -> Result<(), Lost> {
-        let number = message.tag & !PIECE;
-        let piece = self.log.pieces.get(number as usize).copied().ok_or(Lost::Refused)?;
-        if piece.step != Step::Sent || usize::from(piece.server) != index {
-            return Err(Lost::Refused);
-        }
-        match status {
-            Status::Done if piece.write == SUM => {
-                self.log.release(number);
-                self.with_groups(|groups| {
-                    if groups.get(piece.group).is_some_and(|it| it.sending) {
-                        groups.let_go_of_sum(piece.group, false);
-                    }
-                    groups.answered(piece.group);
-                });
-            }
-            Status::Done => self.piece_kept(number, &piece),
-            Status::Full | Status::Quota => {
-                if let Some(peer) = self.peers.get_mut(index) {
-                    peer.full_until = process::now_us() + FULL;
-                    peer.free = 0;
-                }
-                // What its sum says of these rows is wrong.
-                self.with_groups(|groups| groups.let_go_of_sum(piece.group, true));
-                if !core::mem::replace(&mut self.degraded, true) {
-                    self.tell(News::Degraded);
-                }
-                self.mend.wake();
-                self.log.stale = true;
-                self.replace_piece(number);
-            }
-            _ => return Err(Lost::Refused),
-        }
-        Ok(())
-    }
-
-    pub(super) fn with_groups(&mut self, work: impl FnOnce(&mut super::groups::Groups)) {
+    pub(super) fn with_groups(&mut self, work: impl FnOnce(&mut Groups)) {
         if let Some(groups) = self.tables.get_mut(0).and_then(|own| own.groups_mut()) {
             work(groups);
-        }
-    }
-
-    fn piece_kept(&mut self, number: u32, piece: &Piece) {
-        let Some(op) = self.ops.get(piece.write as usize).copied() else { return };
-        let copied = piece.write.checked_sub(self.config.io_limit);
-        if let Some(own) = self.tables.get_mut(0) {
-            for at in 0..piece.pages {
-                let slot = op.slot + piece.offset + at;
-                if copied.is_none_or(|job| self.mend.has(job as usize, slot, own)) {
-                    own.put_row(slot, piece.server.into(), piece.row + at, &mut self.counts);
-                }
-            }
-        }
-        self.with_groups(|groups| groups.answered(piece.group));
-        self.log.release(number);
-        if let Some(op) = self.ops.get_mut(piece.write as usize) {
-            op.pieces -= 1;
-            op.kept += piece.pages;
-        }
-        self.settle_pieces(piece.write);
-    }
-
-    /// A server has not kept a piece: somebody else is to have it.
-    fn replace_piece(&mut self, number: u32) {
-        let Some(piece) = self.log.pieces.get(number as usize).copied() else { return };
-        let unsent = piece.step == Step::Queued && piece.write != SUM;
-        self.with_groups(|groups| {
-            if let Some(group) = groups.get_mut(piece.group).filter(|_| unsent) {
-                group.unsent -= 1;
-            }
-            groups.answered(piece.group);
-        });
-        if piece.write == SUM {
-            return self.log.release(number);
-        }
-        if let Some(piece) = self.log.pieces.get_mut(number as usize) {
-            piece.step = Step::Waiting;
-        }
-        self.log.waiting.push(number);
-    }
-
-    fn piece_failed(&mut self, number: u32, result: i32) {
-        let Some(piece) = self.log.pieces.get(number as usize).copied() else { return };
-        self.log.release(number);
-        if let Some(op) = self.ops.get_mut(piece.write as usize) {
-            op.pieces -= 1;
-            op.failed = result;
-        }
-        self.settle_pieces(piece.write);
-    }
-
-    /// Ends a write when all its pieces have ended.
-    fn settle_pieces(&mut self, tag: u32) {
-        let Some(op) = self.ops.get(tag as usize).copied() else { return };
-        if op.nature() != Nature::Write || op.pieces > 0 || op.done < op.pages {
-            return;
-        }
-        if op.kept == op.pages {
-            if tag < self.config.io_limit {
-                self.changes.add(0, op.slot, op.pages);
-            }
-            return self.end(tag, (op.pages as usize * PAGE_BYTES) as i32);
-        }
-        if tag < self.config.io_limit {
-            // Not all of it: nobody wants any of it.
-            if let Some(own) = self.tables.get_mut(0) {
-                own.put(op.slot, op.pages, 0, &mut self.counts);
-            }
-            self.changes.add(0, op.slot, op.pages);
-        }
-        self.end(tag, op.failed);
-    }
-
-    /// Pieces that were on their way to a server that is lost go elsewhere.
-    pub(super) fn replace_pieces(&mut self, index: usize) {
-        for number in 0..self.log.pieces.len() as u32 {
-            let Some(piece) = self.log.pieces.get(number as usize) else { return };
-            if usize::from(piece.server) == index && matches!(piece.step, Step::Queued | Step::Sent) {
-                self.replace_piece(number);
-            }
         }
     }
 
@@ -495,19 +401,18 @@ impl Remote {
     }
 
     fn has_many_gaps(&self) -> bool {
-        self.tables.get(0).and_then(Table::groups).is_some_and(super::groups::Groups::has_many_gaps)
+        self.tables.get(0).and_then(Table::groups).is_some_and(Groups::has_many_gaps)
     }
 
     /// Looks whether each server that takes pages has as much room as all that was stored takes.
     fn look_for_room(&mut self) {
         let usable = self.usable();
         let taken = self.tables.get(0).and_then(Table::groups).map_or(0, |groups| groups.taken) * PAGE_BYTES as u64;
-        let mut roomy = usable.count_ones() > 1;
+        let few = self.tables.get(0).and_then(Table::groups).is_some_and(Groups::are_few);
+        let mut roomy = usable.count_ones() > 1 && !few;
         for (index, peer) in self.peers.iter_mut().enumerate().take(self.count) {
             let told = self.config.session.servers().get(index).map_or(0, |server| server.free());
-            if told != peer.free_told {
-                (peer.free_told, peer.free) = (told, told);
-            }
+            peer.told(told);
             roomy &= usable >> index & 1 == 0 || peer.free > taken;
         }
         self.log.roomy = roomy;
@@ -522,8 +427,9 @@ impl Remote {
             let holders =
                 self.peers.iter_mut().enumerate().filter(|(index, peer)| there >> index & 1 != 0 && peer.is_up());
             for (_, peer) in holders {
-                // Where there is no room the space stays taken, until the rows are written again.
-                peer.frees.push((group * ROWS, was.rows()));
+                // All of them, since a column that was cut may be kept beyond that. Where there is no room the space stays
+                // taken, until the rows are written again.
+                peer.frees.push((group * ROWS, ROWS));
             }
         }
         if !self.log.leaving && groups.choose_leaving(self.log.roomy) {
@@ -539,7 +445,7 @@ impl Remote {
             return;
         }
         let all = self.tables.as_slice().iter().take(self.table_count).filter_map(|table| table.groups());
-        let exposed = all.map(super::groups::Groups::exposed).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 | one.1));
+        let exposed = all.map(Groups::exposed).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 | one.1));
         if exposed.0 > 0 && self.log.exposed.0 == 0 {
             self.mend.wake();
         }

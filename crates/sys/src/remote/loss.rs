@@ -253,6 +253,7 @@ impl Remote {
             lane.heard = later(lane.heard);
         }
         self.parked_since = later(self.parked_since);
+        self.log.forgive(us);
     }
 
     /// Notices late answers. Whoever looks much too late was stopped itself meanwhile.
@@ -262,10 +263,13 @@ impl Remote {
             self.forgive(now - self.asleep_until);
         }
         self.looked = now;
-        let waits = !self.parked.is_empty() || self.is_stranded();
-        if waits && now.saturating_sub(self.parked_since) > self.config.deadline_us && !self.fatal {
+        let waits = [(!self.parked.is_empty()).then_some(self.parked_since), self.log.stranded_since()];
+        let late = |since: u64| now.saturating_sub(since) > self.config.deadline_us;
+        if waits.into_iter().flatten().any(late) && !self.fatal {
             self.fatal = true;
-            self.tell(News::Fatal(0, Lost::Late));
+            // One that is away, if any is.
+            let away = self.up.trailing_ones() as usize;
+            self.tell(News::Fatal(if away < self.count { away } else { 0 }, Lost::Late));
         }
         // The one that has been silent for longest first.
         let mut worst: Option<(u64, usize, bool)> = None;

@@ -122,6 +122,12 @@ impl Mend {
         Found::Job(Job { busy: true, table, slot, pages, target, ..FREE })
     }
 
+    /// The number that a job's slot had when that was begun.
+    pub(super) fn version_of(&self, job: usize, slot: u32) -> u32 {
+        let job = self.jobs.get(job);
+        job.and_then(|job| job.versions.get(slot.checked_sub(job.slot)? as usize)).copied().unwrap_or(0)
+    }
+
     /// Whether a slot of the own store is one of a job, and was not written since that was begun.
     pub(super) fn has(&self, job: usize, slot: u32, own: &Table) -> bool {
         let Some(job) = self.jobs.get(job) else { return false };
@@ -232,7 +238,7 @@ impl Remote {
         let homes = if index == 0 { self.homes.get(segment).copied().unwrap_or(0).into() } else { 0u32 };
         let home = homes & self.up & !who;
         let now = process::now_us();
-        let has_room = |index: usize| self.peers.get(index).is_some_and(|peer| peer.full_until <= now && !peer.ending);
+        let has_room = |index: usize| self.peers.get(index).is_some_and(|peer| !peer.is_full(now) && !peer.ending);
         let target = match (0..self.count).find(|index| home >> index & 1 != 0 && has_room(*index)) {
             Some(home) => home,
             None => self.choose(who)?,

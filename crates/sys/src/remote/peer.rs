@@ -7,6 +7,8 @@ use crate::file;
 use crate::queue::Queue;
 use crate::tcp::Address;
 
+/// How long a server that had no room is not asked for more, in microseconds.
+const FULL: u64 = 500_000;
 /// Runs of slots that wait to be forgotten.
 const FREES: usize = 256;
 /// Least and longest time before a server is called again, in microseconds.
@@ -42,9 +44,9 @@ pub(super) struct Peer {
     pub(super) latency: u64,
     /// Bytes that it has left, as far as is known.
     pub(super) free: u64,
-    pub(super) free_told: u64,
+    free_told: u64,
     /// When it may have room again.
-    pub(super) full_until: u64,
+    full_until: u64,
     pub(super) retry_at: u64,
     backoff: u64,
     pub(super) ending: bool,
@@ -98,6 +100,22 @@ impl Peer {
         self.state = State::Up;
         (self.backoff, self.full_until, self.ending, self.forged) = (SOON, 0, false, false);
         while self.frees.pop().is_some() {}
+    }
+
+    /// It had no room: it is not asked for more for a while.
+    pub(super) fn fill_up(&mut self, now: u64) {
+        (self.full_until, self.free) = (now + FULL, 0);
+    }
+
+    pub(super) fn is_full(&self, now: u64) -> bool {
+        self.full_until > now
+    }
+
+    /// It has so many bytes left, as others have heard.
+    pub(super) fn told(&mut self, free: u64) {
+        if free != self.free_told {
+            (self.free_told, self.free) = (free, free);
+        }
     }
 
     /// It is called again later.

@@ -4,7 +4,7 @@
 use super::groups::{ROW, ROWS, add};
 use super::{AHEAD, DEMAND, Remote};
 use crate::Errno;
-use crate::memory::{MapSlice, Zeroable};
+use crate::memory::MapSlice;
 use crate::queue::Queue;
 use ream_page::PAGE_BYTES;
 use ream_wire::SEAL;
@@ -25,9 +25,6 @@ struct Build {
     /// Bit by server: it is still to be asked.
     left: u32,
 }
-
-// SAFETY: integers; zero is a free one.
-unsafe impl Zeroable for Build {}
 
 /// What is being computed.
 pub(super) struct Builds {

@@ -11,8 +11,6 @@ use ream_wire::seal::Place;
 
 /// Bytes that a segment of slots takes at a server.
 const SEGMENT_BYTES: u64 = SEGMENT as u64 * 4096;
-/// How long a server that had no room is not asked for more, in microseconds.
-const FULL: u64 = 500_000;
 /// What every server is taken to be away at least, in sixteenths of a microsecond: small differences do not matter.
 const NEAR: u64 = 200 * 16;
 
@@ -23,10 +21,8 @@ impl Remote {
         let mut best: Option<(u64, usize)> = None;
         for (index, peer) in self.peers.iter_mut().enumerate().take(self.count) {
             let told = self.config.session.servers().get(index).map_or(0, |server| server.free());
-            if told != peer.free_told {
-                (peer.free_told, peer.free) = (told, told);
-            }
-            if without >> index & 1 != 0 || !peer.is_up() || peer.ending || peer.full_until > now {
+            peer.told(told);
+            if without >> index & 1 != 0 || !peer.is_up() || peer.ending || peer.is_full(now) {
                 continue;
             }
             let worth = (peer.free / 4096 + 1) * 1024 / (peer.latency + NEAR);
@@ -35,6 +31,11 @@ impl Remote {
             }
         }
         best.map(|(_, index)| index)
+    }
+
+    /// Whether no server is away.
+    pub(super) fn all_are_up(&self) -> bool {
+        self.up == (1 << self.count) - 1
     }
 
     /// Servers for slots of a segment: those that have it, and as many more as it takes.
@@ -66,14 +67,13 @@ impl Remote {
         let targets = self.targets(slot);
         let spilled = if self.spill.is_some() { SPILLED } else { 0 };
         if targets | spilled == 0 {
-            let now = process::now_us();
-            let full = self.peers.iter().any(|peer| peer.is_up() && peer.full_until > now);
-            match self.ops.get_mut(tag as usize).filter(|_| full) {
+            let all = self.all_are_up();
+            match self.ops.get_mut(tag as usize).filter(|_| all) {
                 Some(op) => {
                     op.failed = Errno::NOSPC.negative();
                     self.settle(tag);
                 }
-                // Nobody is there: it waits for whoever comes back first.
+                // It waits for whoever comes back first.
                 None => self.park(tag),
             }
             return;
@@ -184,8 +184,7 @@ impl Remote {
                 op.failed = Errno::NOSPC.negative();
                 op.bad |= 1 << index;
                 if let Some(peer) = self.peers.get_mut(index) {
-                    peer.full_until = process::now_us() + FULL;
-                    peer.free = 0;
+                    peer.fill_up(process::now_us());
                 }
             }
             _ => return Err(Lost::Refused),

@@ -14,10 +14,9 @@ fn fill(groups: &mut Groups, slot: u32, pages: u32, usable: u32) -> Vec<Place> {
         for page in 0..place.pages {
             groups.put(slot + pages - left + page, place.row + page, false);
         }
-        groups.get_mut(place.group).unwrap().unsent -= 1;
         groups.answered(place.group);
         for group in full {
-            groups.let_go_of_sum(group, false);
+            groups.let_go_of_sum(group);
         }
         left -= place.pages;
         places.push(place);
@@ -82,9 +81,8 @@ fn gaps_come_back() {
         let mut full = None;
         let place = groups.take(1, false, 0b111, &mut |group| full = Some(group)).unwrap();
         groups.put(slot, place.row, true);
-        groups.get_mut(place.group).unwrap().unsent -= 1;
         groups.answered(place.group);
-        full.into_iter().for_each(|group| groups.let_go_of_sum(group, false));
+        full.into_iter().for_each(|group| groups.let_go_of_sum(group));
     }
     assert!(groups.has_many_gaps() && !groups.choose_leaving(true));
     assert!(groups.pop_empty().is_none() && groups.choose_leaving(false));
@@ -118,8 +116,95 @@ fn no_more_sums_than_there_is_room_for() {
     add(groups.sum(3, 5, 1), &[3; ROW]);
     add(groups.sum(3, 5, 1), &[1; ROW]);
     assert_eq!((groups.sum(3, 5, 1)[ROW - 1], groups.sum(3, 4, 1)[0], groups.sum(4, 5, 1)[0]), (2, 0, 0));
-    groups.let_go_of_sum(3, false);
+    groups.let_go_of_sum(3);
     let place = groups.take(1, false, 0b111, &mut |_| {}).unwrap();
     assert_eq!(groups.sum(place.group, 5, 1)[0], 0);
     assert!(groups.sum(3, 5, 1).is_empty());
+}
+
+#[test]
+fn rows_that_a_server_does_not_keep_are_not_taken() {
+    let mut groups = Groups::new(10_000).unwrap();
+    let first = groups.take(20, false, 0b111, &mut |_| panic!("full")).unwrap();
+    let second = groups.take(10, false, 1 << first.server, &mut |_| panic!("full")).unwrap();
+    assert_eq!((second.group, second.row), (first.group, first.row + 20));
+    // The second has no room: the first stays, the group is closed, and its sum goes out when all is answered.
+    groups.cut(first.group, first.server, second.row);
+    assert!(groups.has_row(first.server, first.row + 19) && !groups.has_row(first.server, second.row));
+    assert_eq!((groups.taken, groups.current()), (20, None));
+    for place in [first, second] {
+        assert!(groups.get(place.group).unwrap().open > 0);
+        groups.answered(place.group);
+    }
+    let it = groups.get(first.group).unwrap();
+    assert!(it.phase == Phase::Closing && it.sum_for().is_some() && it.open == 0 && it.rows() == 20);
+    // What came after the gap is not had either; cut twice is cut once.
+    groups.cut(first.group, first.server, first.row + 30);
+    assert_eq!(groups.taken, 20);
+}
+
+#[test]
+fn a_sum_that_nobody_takes_stays_here_while_a_column_is_lost() {
+    let mut groups = Groups::new(10_000).unwrap();
+    let place = groups.take(ROWS, false, 0b111, &mut |_| {}).unwrap();
+    (0..ROWS).for_each(|page| groups.put(page, place.row + page, false));
+    groups.answered(place.group);
+    let other = groups.take(ROWS, false, 0b111 & !(1 << place.server), &mut |_| {}).unwrap();
+    (0..ROWS).for_each(|page| groups.put(100 + page, other.row + page, false));
+    groups.answered(other.group);
+    assert_eq!(other.group, place.group);
+    groups.add(place.row, &[5; PAGE_BYTES], &[6; ROW - PAGE_BYTES]);
+    assert!(!groups.lose(1 << place.server));
+    let sums = groups.used_sums;
+    // The one that it was for has no room.
+    groups.sum_refused(place.group);
+    assert_eq!(groups.used_sums, sums);
+    assert!(groups.get(place.group).unwrap().is_rebuildable());
+    assert_eq!((groups.sum(place.group, place.row, 1)[0], groups.sum(place.group, place.row, 1)[ROW - 1]), (5, 6));
+    assert!(groups.get(place.group).unwrap().phase == Phase::Closed);
+    // When nothing depends on it any more, it makes room.
+    (0..ROWS).for_each(|page| groups.leave(page, true));
+    (0..ROWS).for_each(|page| groups.leave(100 + page, true));
+    assert!(groups.pop_empty().is_some() && groups.used_sums == sums & (sums - 1));
+}
+
+#[test]
+fn groups_are_few_before_there_are_none() {
+    let mut groups = Groups::new(10_000).unwrap();
+    assert!(!groups.are_few());
+    // Each with one column, as it is with two servers.
+    let mut places = 0;
+    while let Some(place) = groups.take(ROWS, false, 0b001, &mut |_| {}) {
+        groups.answered(place.group);
+        places += 1;
+        if groups.are_few() {
+            break;
+        }
+    }
+    assert!(groups.are_few() && places < groups.count && places > groups.count / 2, "{places} of {}", groups.count);
+}
+
+#[test]
+fn sums_that_servers_have_no_room_for_stay_here_if_not_too_many() {
+    let mut groups = Groups::new(10_000).unwrap();
+    let mut slot = 0;
+    let mut refused = |groups: &mut Groups| {
+        let place = groups.take(ROWS, false, 0b111, &mut |_| {}).unwrap();
+        (0..ROWS).for_each(|page| groups.put(slot + page, place.row + page, false));
+        slot += ROWS;
+        groups.answered(place.group);
+        groups.finish(place.group);
+        groups.sum_refused(place.group);
+        place.group
+    };
+    let kept: Vec<_> = (0..KEPT).map(|_| refused(&mut groups)).collect();
+    // To be copied, but any server may be lost.
+    assert_eq!(groups.exposed(), ((KEPT * ROWS as usize) as u64, 0));
+    assert!(kept.iter().all(|group| !groups.get(*group).unwrap().is_whole()));
+    let more = refused(&mut groups);
+    assert_eq!(groups.exposed().1, 0b111);
+    assert!(!groups.get(more).unwrap().has_sum() && groups.used_sums.count_ones() == KEPT as u32);
+    let server = (0..3).find(|server| groups.get(more).unwrap().rows_of(*server) > 0).unwrap();
+    assert!(groups.lose(1 << server));
+    assert!(kept.iter().all(|group| groups.get(*group).unwrap().is_rebuildable()));
 }
