@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 # Tests send signals, and whoever starts make in the background may have left some of them ignored.
-unignored := env --default-signal --unset=MAKEFLAGS
+unignored := env --default-signal --unset=MAKEFLAGS --unset=MFLAGS
 PREFIX ?= /usr/local
 DESTDIR ?=
 INSTALL ?= install

@@ -143,6 +143,14 @@ fn closing(out: &Path, results: &Results, steps: usize, again: &str) -> i32 {
         );
         return 128 + signal;
     }
+    let left = results.rows.iter().filter(|row| row.is_left_out()).count();
+    if left > 0 {
+        eprintln!(
+            "ream: bench: there was no time for {left} rows; {again} --resume --minutes N --out '{}' measures them, with a \
+             larger N",
+            out.display()
+        );
+    }
     let failed: Vec<&Row> = results.rows.iter().filter(|row| row.failed.is_some()).collect();
     for row in &failed {
         eprintln!("ream: bench: {}: {}", row.key(), row.failed.as_deref().unwrap_or_default());
@@ -192,7 +200,8 @@ fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results,
     }
     let old = Results::load(file)?;
     if !options.resume {
-        let how = if old.finished { "name another directory" } else { "--resume goes on with it" };
+        let whole = old.finished && !old.rows.iter().any(Row::is_left_out);
+        let how = if whole { "name another directory" } else { "--resume goes on with it" };
         return Err(format!("{}: is there already; {how}", file.display()));
     }
     let same = [
@@ -259,8 +268,7 @@ fn all_steps(
             row.repeat = repeat(options, &step.name);
             println!("{}", table::line(row));
         }
-        results.rows.extend(rows);
-        results.done.push(step.name.clone());
+        results.add(&step.name, &bare(step), rows);
         results.seconds += begun.elapsed().as_secs_f64();
         results.finished = number + 1 == steps.len();
         progress.done(number);

@@ -136,7 +136,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
 Of ream bench all:
   --quick, --full   some minutes (the usual), or about an hour
   --out DIR         where report.html, report.txt and ream-bench.json go (a new directory here)
-  --resume          go on with what was interrupted, in the directory of --out
+  --resume          go on with what was interrupted, or (with more --minutes) had no time for all, in the directory of --out
   --only PATTERN    only steps whose names hold this, * for anything; may be repeated
   --list            name the steps, with how long they take
   --minutes N       all of it takes no longer (--quick: 10, --full: 90): fewer rounds, at last fewer rows

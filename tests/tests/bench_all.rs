@@ -280,6 +280,12 @@ fn a_time_limit_is_kept_by_fewer_rounds() {
         let count = series(row, "Ream")["values"].as_array().map_or(0, Vec::len);
         assert!(count >= 1 && series(row, "plain")["values"].as_array().map(Vec::len) == Some(count), "{row:#}");
     }
+    // What was left out stays to be done, and is once.
+    let left = rows.iter().filter(out).count();
+    assert_eq!(errors(&output).contains(&format!("no time for {left} rows")), left > 0, "{output:?}");
+    let again = bench.run(&["--only", "NAS: ", "--minutes", "0.1", "--resume"]);
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    assert_eq!(bench.results()["rows"].as_array().map(Vec::len), Some(5), "{again:?}");
 }
 
 /// Whether a child that is not waited for has ended.

@@ -148,6 +148,11 @@ impl Row {
         format!("{}: {}", self.chapter, self.name)
     }
 
+    /// Whether there was no time for it.
+    pub fn is_left_out(&self) -> bool {
+        self.unavailable.as_deref() == Some(super::timetable::OVER)
+    }
+
     /// A series by its name.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name && series.absent.is_none())
@@ -269,6 +274,18 @@ pub struct Results {
 }
 
 impl Results {
+    /// Adds the rows of a step. Those of an earlier run that had no time for all of it, which are `bare`, are replaced; a step
+    /// that this one had no time for is not done, so that a later one measures it.
+    pub fn add(&mut self, step: &str, bare: &[Row], rows: Vec<Row>) {
+        let old = |row: &Row| bare.iter().any(|bare| bare.key() == row.key());
+        let place = self.rows.iter().position(old).unwrap_or(self.rows.len());
+        self.rows.retain(|row| !old(row));
+        if !rows.iter().any(Row::is_left_out) {
+            self.done.push(step.to_owned());
+        }
+        self.rows.splice(place..place, rows);
+    }
+
     /// As JSON.
     pub fn json(&self) -> Value {
         json!({
@@ -414,5 +431,24 @@ pub(super) mod tests {
         };
         assert!((speed(0, "swap") - 1000.0 / 210.0).abs() < 1e-9 && (speed(0, "device") - 0.917).abs() < 1e-3);
         assert!(speed(1, "swap") > 2.0, "less time is faster");
+    }
+
+    #[test]
+    fn what_there_was_no_time_for_is_measured_later() {
+        let mut results = Results { rows: Vec::new(), done: Vec::new(), ..example() };
+        let row = |name: &str, time: bool| {
+            let unavailable = (!time).then(|| super::super::timetable::OVER.to_owned());
+            Row { unavailable, ..Row::new("chapter", name, "") }
+        };
+        results.add("first", &[row("a", true)], vec![row("a", true)]);
+        results.add("second", &[row("b", true), row("c", true)], vec![row("b", false), row("c", false)]);
+        results.add("third", &[row("d", true)], vec![row("d", true)]);
+        assert_eq!(results.done, ["first", "third"]);
+        results.add("second", &[row("b", true), row("c", true)], vec![row("b", true), row("c", false)]);
+        assert_eq!(results.done, ["first", "third"]);
+        results.add("second", &[row("b", true), row("c", true)], vec![row("b", true), row("c", true)]);
+        let names: Vec<_> = results.rows.iter().map(|row| (row.name.as_str(), row.is_left_out())).collect();
+        assert_eq!(names, [("a", false), ("b", false), ("c", false), ("d", false)]);
+        assert_eq!(results.done, ["first", "third", "second"]);
     }
 }
