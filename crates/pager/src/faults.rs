@@ -331,12 +331,11 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Whether a whole block is to be read into a huge frame: always when one is populated already, or when no small frames
-    /// are; a fresh one in place of small frames only now and then. After a phase that left single pages everywhere there
-    /// are only those, and the kernel makes one by finding,
-    /// clearing and mapping 2 MiB (90 µs at best, several ms in a virtual machine whose host has to find them, too)
-    /// while the populated small frames are given back to it. With one in eight, memory becomes huge again in some passes.
+    /// are; a fresh one in place of small frames only every other time. After a phase that left single pages everywhere
+    /// there are only those, and the kernel makes a huge one by finding, clearing and mapping 2 MiB (90 µs at best, several
+    /// ms in a virtual machine whose host has to find them, too) while the populated small frames are given back to it.
     fn huge_is_cheap(&mut self) -> bool {
-        const FRESH: u32 = 8;
+        const FRESH: u32 = 2;
         if self.frames.huge_full_count() > 0 || self.frames.full_count() < BLOCK_PAGES as u64 {
             return true;
         }
@@ -345,18 +344,30 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Starts reading a run of pages of one block, Stored but for those between that are read for nothing, in as many
-    /// pieces as it has in its stores, into frames side by side, so that it can be installed as one.
+    /// pieces as it has in its stores and as there are runs of frames for it: side by side if possible, so that it can be
+    /// installed as one.
     pub(crate) fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
         let run = Run { start, pages: pages as u64 };
         self.turn_to_block(start.block(), 0);
         let whole = pages == BLOCK_PAGES
             && self.piece_length(start, pages) == pages
             && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
-        let frame = match whole && self.huge_is_cheap() {
-            true => self.obtain_huge().map(|(frame, _)| frame),
-            false => None,
-        };
-        let Some(frame) = frame.or_else(|| self.obtain(pages)) else { return };
+        if whole && self.huge_is_cheap() {
+            if let Some((frame, _)) = self.obtain_huge() {
+                self.read_into(frame, start, pages, wanted);
+                return;
+            }
+        }
+        let mut done = 0;
+        while done < pages {
+            let Some((frame, length)) = self.obtain_most(pages - done) else { return };
+            self.read_into(frame, start.plus(done), length, wanted);
+            done += length;
+        }
+    }
+
+    /// Starts reading a part of such a run into frames side by side. What cannot be asked for now remains as it is.
+    fn read_into(&mut self, frame: Frame, start: Page, pages: u32, wanted: Option<Page>) {
         let mut done = 0;
         while done < pages {
             let page = start.plus(done);

@@ -174,6 +174,16 @@ pub struct Shard<M: Machine> {
     pub(crate) counters: &'static Counters,
 }
 
+/// Populated runs of at least so many pages are read into one by one before fresh frames are.
+const WORTH: u32 = 8;
+
+/// Lengths to try for `pages` frames side by side: all of them, then ever smaller powers of two down to `least`.
+fn lengths(pages: u32, least: u32) -> impl Iterator<Item = u32> {
+    core::iter::successors(Some(pages), move |length| {
+        Some(length.next_power_of_two() / 2).filter(|half| *half >= least)
+    })
+}
+
 impl<M: Machine> Shard<M> {
     /// A shard that manages nothing yet.
     pub fn new(machine: M, config: Config, counters: &'static Counters) -> Result<Shard<M>, Errno> {
@@ -417,6 +427,23 @@ impl<M: Machine> Shard<M> {
         self.used += pages as u64;
         self.populated_here(frame, pages);
         Some(frame)
+    }
+
+    /// Takes `pages` consecutive small frames or, where nowhere so many lie side by side, as many as do: populated ones
+    /// but for runs that are too short, else fresh ones. The second value tells how many.
+    pub(crate) fn obtain_most(&mut self, pages: u32) -> Option<(Frame, u32)> {
+        self.extents.ask(pages);
+        let populated = lengths(pages, WORTH).find_map(|length| Some((self.frames.take_full(length)?, length)));
+        if populated.is_some() {
+            return populated;
+        }
+        if !self.make_room(pages as u64, true) {
+            return None;
+        }
+        let (frame, length) = lengths(pages, 1).find_map(|length| Some((self.frames.take_hole(length)?, length)))?;
+        self.used += length as u64;
+        self.populated_here(frame, length);
+        Some((frame, length))
     }
 
     /// Takes a huge frame, within the limit. The second value tells whether it is populated.

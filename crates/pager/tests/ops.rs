@@ -134,6 +134,32 @@ fn children_with_fewer_nodes() {
     }
 }
 
+/// Random touches leave frames in short runs only, and single pages resident. Who reads in order afterwards waits more often
+/// than before, but not as often as if nothing could be read ahead any more.
+#[test]
+fn streams_are_read_ahead_for_after_random_touches() {
+    let areas = [0, 1, 2, 3];
+    let in_order = |write| areas.map(|area| Op::Walk(area, 0, 4000, 1, write));
+    let at_random = areas.map(|area| Op::Threads(area, 0, 4000, 8, 4000, 3));
+    let (mut before, mut after) = (0, 0);
+    for seed in 1..6 {
+        let filled = [areas.map(|area| Op::Map(area, 4000)), in_order(true), in_order(false)];
+        let mut world = lived(seed, 5800, Fetch::Auto, &filled.concat());
+        let mut refaults = |ops: &[Op]| {
+            let before = world.counters.refaults.get();
+            assert!(ops.iter().all(|op| world.apply(*op)));
+            world.counters.refaults.get() - before
+        };
+        before += refaults(&in_order(false));
+        for _ in 0..2 {
+            refaults(&at_random);
+            after += refaults(&in_order(false));
+        }
+        world.finish();
+    }
+    assert!(after < 2 * before * 29 / 10, "{before} waits before, {} after", after / 2);
+}
+
 /// Pages of these areas that are read after all of them were touched somewhere, and time to come.
 fn pages_missed(seed: u64, areas: &[(u8, u16)], place: u16) -> u64 {
     let mut ops: Vec<Op> = areas.iter().flat_map(|(area, pages)| [Op::Map(*area, *pages)]).collect();
