@@ -29,7 +29,7 @@ mpifort_mpich = $(wildcard $(patsubst %mpicc.mpich,%mpifort.mpich,$(patsubst %mp
 mpi_fortran = $(if $(shell command -v gfortran),$(if $(mpifort_openmpi),$(release)/ream-bench-mpi-fortran-openmpi) \
 	$(if $(mpifort_mpich),$(release)/ream-bench-mpi-fortran-mpich))
 
-.PHONY: all build library command dlm mpi nas noise models wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
+.PHONY: all build built library command dlm mpi nas noise models wheel try check bench bench-quick bench-all install uninstall fmt lint test blackbox scripts clean help
 all: build
 
 help:
@@ -110,15 +110,18 @@ try:
 	$(MAKE) build
 	tests/try.sh
 
-# Tests and build side by side: much of a release build is one processor's work.
+# Tests and build side by side: much of a release build is one processor's work, and most tests wait.
 check:
 	packaging/needs.sh check
 	$(CARGO) fmt --all --check
 	$(MAKE) lint
-	$(MAKE) -j2 test build
+	$(MAKE) -j2 test built
+	$(MAKE) blackbox
+
+built: build
 	$(CARGO) xtask check
 	$(MAKE) scripts
-	$(MAKE) blackbox
+	$(CARGO) test --package ream-tests --no-run
 
 lint:
 	$(CARGO) clippy --workspace --exclude ream-runtime --exclude ream-calls --exclude ream-inside --all-targets -- --deny warnings
@@ -131,9 +134,9 @@ test:
 	$(unignored) $(CARGO) test --package ream-runtime
 	$(unignored) $(CARGO) test --package ream-calls
 
-# More at once than there are processors: they wait for most of their time. Those that must be alone see to that themselves.
+# Those that must be alone see to that themselves.
 blackbox:
-	$(unignored) RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --package ream-tests --no-fail-fast
+	$(unignored) $(CARGO) xtask blackbox
 
 scripts:
 	shellcheck $(scripts)

@@ -1,7 +1,8 @@
 //! `cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless] | figures [--bless]`: what compilers and linters do not
-//! check about the project itself.
+//! check about the project itself; `cargo xtask blackbox [NAME...]`: the black-box tests.
 #![forbid(unsafe_code)]
 
+mod blackbox;
 mod figures;
 mod goldens;
 mod layers;
@@ -35,9 +36,11 @@ fn main() -> ExitCode {
         ["figures"] => figures::check(&root, false),
         ["figures", "--bless"] => figures::check(&root, true),
         ["symbols", "--bless"] => symbols::check(&root, true),
+        ["blackbox", names @ ..] => return blackbox::run(&root, names),
         _ => {
             eprintln!(
-                "usage: cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless] | figures [--bless]"
+                "usage: cargo xtask check | layers | patterns | goldens [--bless] | symbols [--bless] | figures [--bless] \
+                 | blackbox [NAME...]"
             );
             return ExitCode::from(2);
         }
