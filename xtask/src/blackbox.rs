@@ -11,14 +11,15 @@ use std::time::Instant;
 const PACKAGE: &str = "ream-tests";
 
 /// Those that must not meet each other: benchmarks, jobs of MPI, servers that are lost, the pool of large pages and what
-/// the kernel is set to.
-const ALONE: [&str; 18] = [
+/// the kernel is set to (a benchmark sets transparent large pages to always for a while, and a static libc asks at its start).
+const ALONE: [&str; 20] = [
     "bench_all",
     "bench_page",
     "bench_remote",
     "benchmarks",
     "code",
     "coverage",
+    "languages",
     "lock",
     "machine",
     "mpi",
@@ -31,6 +32,7 @@ const ALONE: [&str; 18] = [
     "prefault",
     "remote_faults",
     "shm",
+    "statics",
 ];
 
 /// Tests at once in a program of those, and of the others; more than there are processors, as they wait a lot.
