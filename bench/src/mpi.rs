@@ -120,9 +120,10 @@ fn measure(
     let size = Size { name, mebibytes: sizes[long], rounds: rounds[long] };
     let (data, memory) = (size.data(), size.memory());
     let swap = match options.swap {
-        true => Some(Swap::new(&options.store, data * 2, size.with_mpi(), &commands.worker)?),
+        true => Some(Swap::new(&options.store, data * 2, data * 2, &commands.worker)?),
         false => None,
     };
+    let limit = swap.as_ref().map(|swap| size.limit(job, swap)).transpose()?;
     let contest = Contest {
         job,
         size,
@@ -181,7 +182,7 @@ fn measure(
     }
     let row = json!({
         "name": name, "ranks": RANKS, "data": data, "memory": memory, "plain": plain, "turns": with, "no_turns": without,
-        "swap": swapped, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
+        "swap": swapped, "swap_limit": limit, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
         "of_ideal": ideal.middle, "swap_cost": cost.map(|cost| cost.middle), "met": met,
     });
     Ok((row, met.iter().all(|met| *met), gain.middle))

@@ -43,6 +43,7 @@ impl State {
 pub struct Swap {
     group: PathBuf,
     limit: PathBuf,
+    most: PathBuf,
     directory: PathBuf,
     cleaner: Child,
 }
@@ -108,8 +109,10 @@ impl Swap {
         let mut command = Command::new(worker);
         command.arg("clean-swap").arg(&directory).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let cleaner = command.spawn().map_err(|error| format!("{}: {error}", worker.display()))?;
-        let name = if first { "memory.limit_in_bytes" } else { "memory.max" };
-        let swap = Swap { group: state.group.clone(), limit: state.group.join(name), directory, cleaner };
+        let (name, most) =
+            if first { ("memory.limit_in_bytes", "memory.max_usage_in_bytes") } else { ("memory.max", "memory.peak") };
+        let (limit_file, most) = (state.group.join(name), state.group.join(most));
+        let swap = Swap { group: state.group.clone(), limit: limit_file, most, directory, cleaner };
         fs::create_dir(&state.group).map_err(|error| format!("{}: {error}", state.group.display()))?;
         swap.limit(limit)?;
         let written = (|| {
@@ -142,6 +145,11 @@ impl Swap {
     /// The kernel refuses.
     pub fn limit(&self, bytes: u64) -> Result<(), String> {
         fs::write(&self.limit, bytes.to_string()).map_err(|error| format!("{}: {error}", self.limit.display()))
+    }
+
+    /// The most bytes that the cgroup held since it was made; `None` where the kernel does not keep that.
+    pub fn most_used(&self) -> Option<u64> {
+        fs::read_to_string(&self.most).ok()?.trim().parse().ok()
     }
 
     /// Sets how many pages (as a power of two) the kernel reads around a fault.

@@ -19,11 +19,11 @@ pub fn sizes(scale: Scale) -> Vec<(Size, f64)> {
     match scale {
         Scale::Quick => vec![of("pagerank", 12, 2, 16.0), of("kmeans", 16, 2, 16.0)],
         Scale::Full => vec![
-            of("pagerank", 24, 3, 45.0),
-            of("kmeans", 48, 3, 45.0),
-            of("sgd", 24, 1, 45.0),
-            of("mttkrp", 24, 2, 45.0),
-            of("contract", 24, 1, 45.0),
+            of("pagerank", 32, 3, 55.0),
+            of("kmeans", 64, 3, 45.0),
+            of("sgd", 32, 1, 55.0),
+            of("mttkrp", 32, 2, 45.0),
+            of("contract", 32, 1, 55.0),
         ],
     }
 }
@@ -73,21 +73,27 @@ pub fn measure(
     };
     // A cgroup of this size is nobody else's.
     ground.no_swap();
-    let swap = ground.swap(size.data() * 2, size.with_mpi()).map(crate::swap::Swap::entrance);
+    let swap = match ground.swap(size.data() * 2, size.data() * 2) {
+        Ok(swap) => Ok((swap.entrance(), size.limit(&job, swap)?)),
+        Err(why) => Err(why),
+    };
     let quick = options.scale == Scale::Quick;
     let most = if quick { 10.0 } else { 15.0f64 };
     let patience = Duration::from_secs_f64(time.seconds().map_or(most, |seconds| most.min((seconds / 4.0).max(5.0))));
     let common = [format!("--memory={}", size.memory()), format!("--store={}", ground.store.display())];
     let turns: Vec<String> = common.into_iter().chain(options.with.iter().cloned()).collect();
     let none: Vec<String> = turns.iter().cloned().chain(["--ranks-at-once=all".into()]).collect();
-    let (rounds, group, warm) = (rounds(options), swap.as_ref().ok().cloned(), 2);
+    let (rounds, group, warm) = (rounds(options), swap.as_ref().ok().map(|(entrance, _)| entrance.clone()), 2);
     let contest = Contest { job: &job, size, rounds, turns, none, group, patience, warm };
     let begun = Instant::now();
     let came = contest.measure(progress, &|done| time.fits(begun.elapsed() / u32::try_from(done).unwrap_or(1)));
     ground.no_swap();
     let came = came?;
-    let no_swap = swap.err().or_else(|| came.no_swap.clone());
-    fill(&mut row, size, &came, no_swap.as_deref(), patience);
+    let (limit, no_swap) = match swap {
+        Ok((_, limit)) => (limit, came.no_swap.clone()),
+        Err(why) => (0, Some(why)),
+    };
+    fill(&mut row, size, &came, (limit, no_swap.as_deref()), patience);
     let done = row.series[0].values.len();
     if done < rounds {
         row.notes.push(format!("{done} of {rounds} rounds, for the time limit"));
@@ -96,7 +102,7 @@ pub fn measure(
 }
 
 /// Series, speeds and notes.
-fn fill(row: &mut Row, size: Size, came: &Came, no_swap: Option<&str>, patience: Duration) {
+fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&str>), patience: Duration) {
     let memory = size.memory() >> 20;
     let ways = [
         ("plain", Kind::Plain, "as it is, with all memory that it wants".to_owned()),
@@ -105,7 +111,11 @@ fn fill(row: &mut Row, size: Size, came: &Came, no_swap: Option<&str>, patience:
         (
             "swap",
             Kind::Swap,
-            format!("memory cgroup of {} MiB, 12 MiB a rank of it for MPI itself; swap file", size.with_mpi() >> 20),
+            format!(
+                "swap file; memory cgroup of {} MiB: the same {memory} and {} for MPI itself, as much as it takes without data",
+                limit >> 20,
+                limit.saturating_sub(size.memory()) >> 20
+            ),
         ),
     ];
     for (place, (name, kind, setting)) in ways.into_iter().enumerate() {
@@ -132,7 +142,7 @@ mod tests {
         let mut row = row(size);
         let seconds = [vec![1.0], vec![2.0], vec![10.0], vec![]];
         let came = Came { seconds, late: [false, false, true, false], peak: 1.0, no_swap: None };
-        fill(&mut row, size, &came, Some("needs root"), Duration::from_secs(10));
+        fill(&mut row, size, &came, (0, Some("needs root")), Duration::from_secs(10));
         let ratios: Vec<(&str, f64)> = row.speeds.iter().map(|speed| (speed.over.as_str(), speed.ratios[0])).collect();
         assert_eq!(ratios, [("no turns", 5.0), ("plain", 0.5)]);
         assert_eq!(row.series[3].absent.as_deref(), Some("needs root"));

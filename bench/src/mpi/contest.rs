@@ -4,6 +4,7 @@ use super::job::{Job, Took, same};
 use super::{RANKS, TENTHS, words};
 use crate::interrupt::INTERRUPTED;
 use crate::pages::order;
+use crate::swap::Swap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,9 +33,20 @@ impl Size {
         self.data() * 10 / TENTHS
     }
 
-    /// The same and 12 MiB a rank, for MPI itself: what a cgroup holds.
-    pub(crate) fn with_mpi(self) -> u64 {
-        self.memory() + ((RANKS * 12) << 20)
+    /// What a cgroup holds that has the budget and beside it what the launcher, the ranks and MPI take by themselves: as
+    /// much as a job with next to no data held at most, measured in the cgroup. Ream's budget is for the ranks' managed
+    /// memory alone. Where the kernel keeps no maximum it is 12 MiB a rank.
+    ///
+    /// # Errors
+    /// That job did not end well, or the cgroup cannot be limited.
+    pub(crate) fn limit(self, job: &Job, swap: &Swap) -> Result<u64, String> {
+        let words = words(self.name, 1, 1);
+        // Files that nobody has read yet would count, too.
+        job.run(RANKS, &words, None, None)?;
+        job.run(RANKS, &words, None, Some(&swap.entrance()))?;
+        let limit = self.memory() + swap.most_used().unwrap_or((RANKS * 12) << 20);
+        swap.limit(limit)?;
+        Ok(limit)
     }
 }
 
@@ -50,7 +62,7 @@ pub(crate) struct Contest<'a> {
     pub(crate) turns: Vec<String>,
     /// Options without turns.
     pub(crate) none: Vec<String>,
-    /// The entrance of a cgroup, for swap.
+    /// The entrance of a cgroup, for swap, limited by [`Size::limit`].
     pub(crate) group: Option<PathBuf>,
     /// How long a run without turns, and one on swap, may take; it then counts as that long.
     pub(crate) patience: Duration,
