@@ -27,6 +27,30 @@ fn at_the_switch() {
     });
 }
 
+/// Ranks whose data outgrow the budget when all of them have places take turns from then on; not those that compute so briefly
+/// that turns would take longer.
+#[test]
+fn places_follow_what_ranks_do() {
+    each(|mpi| {
+        let program = mpi.program("grown.c");
+        let turns_of = |rounds: &str, passes: &str| {
+            let arguments = ["12", rounds, passes];
+            let plain = mpi.job(4, None, &program, &arguments).finish();
+            plain.exited(0);
+            let turns = Turns::new("16M", "auto");
+            let outcome = turns.job(mpi, 4, &program, &arguments).finish();
+            outcome.exited(0);
+            assert_eq!(lines(&outcome), lines(&plain));
+            turns.summary().number("turns")
+        };
+        // Who keeps its place has had one turn.
+        let long = turns_of("6", "30");
+        assert!(long >= 12, "4 ranks had {long} turns in 6 rounds");
+        let brief = turns_of("400", "0");
+        assert!(brief < 800, "4 ranks had {brief} turns in 400 rounds");
+    });
+}
+
 /// Every rule comes to the end, and to the same result.
 #[test]
 fn every_rule() {

@@ -9,6 +9,8 @@ use ream_sys::{Errno, Machine};
 
 /// Runs that are remembered; beyond these the last one is stretched.
 const RUNS: usize = 16 * 1024;
+/// Ranges that are remembered of those that are overwritten while others compute.
+const EXPECTED: usize = 256;
 /// Pages that a run may leap over: reading them along costs less than a read of its own.
 const GAP: u64 = 16;
 /// Parts looked at in one turn.
@@ -21,6 +23,12 @@ struct Had {
     pages: u64,
 }
 
+impl Had {
+    fn run(self) -> Run {
+        Run { start: Page(self.start), pages: self.pages }
+    }
+}
+
 // SAFETY: needed to keep the list in zeroed mapped memory; all-zero bytes are a valid Had.
 unsafe impl Zeroable for Had {}
 
@@ -28,7 +36,12 @@ unsafe impl Zeroable for Had {}
 pub(crate) struct Back {
     list: MapSlice<Had>,
     len: usize,
-    /// Pages in the list.
+    /// What was given up because it is going to be overwritten, and is wanted in the turn after that.
+    expected: MapSlice<Had>,
+    expected_len: usize,
+    /// Of these, how many were known when what was noted down began to come back.
+    expected_before: usize,
+    /// Pages in both lists.
     pages: u64,
     /// The next run, and how much of it is done.
     next: usize,
@@ -38,12 +51,62 @@ pub(crate) struct Back {
 
 impl Back {
     pub(crate) fn new() -> Result<Back, Errno> {
-        Ok(Back { list: MapSlice::new(RUNS)?, len: 0, pages: 0, next: 0, done: 0, active: false })
+        Ok(Back {
+            list: MapSlice::new(RUNS)?,
+            len: 0,
+            expected: MapSlice::new(EXPECTED)?,
+            expected_len: 0,
+            expected_before: 0,
+            pages: 0,
+            next: 0,
+            done: 0,
+            active: false,
+        })
     }
 
     /// Nothing is known.
     pub(crate) fn forget(&mut self) {
         (self.len, self.pages, self.active) = (0, 0, false);
+        (self.expected_len, self.expected_before) = (0, 0);
+    }
+
+    /// Nothing is known but what was expected in the turn that ends.
+    fn begin(&mut self) {
+        let kept = self.expected_len - self.expected_before;
+        for index in 0..kept {
+            if let Some(had) = self.expected.get(self.expected_before + index).copied() {
+                if let Some(place) = self.expected.get_mut(index) {
+                    *place = had;
+                }
+            }
+        }
+        (self.len, self.pages) = (0, 0);
+        (self.expected_len, self.expected_before) = (kept, 0);
+    }
+
+    /// The program is about to have this overwritten while it waits, and needs it in its next turn.
+    fn expect(&mut self, run: Run) {
+        let contains = |had: &Had| had.start <= run.start.0 && run.end().0 <= had.start + had.pages;
+        if self.expected_runs().any(|had| contains(&had)) {
+            return;
+        }
+        if let Some(place) = self.expected.get_mut(self.expected_len) {
+            *place = Had { start: run.start.0, pages: run.pages };
+            self.expected_len += 1;
+            self.pages += run.pages;
+        }
+    }
+
+    fn expected_runs(&self) -> impl Iterator<Item = Had> + '_ {
+        (0..self.expected_len).filter_map(|index| self.expected.get(index).copied())
+    }
+
+    /// The run with this number, of both lists.
+    fn run(&self, index: usize) -> Option<Had> {
+        match index.checked_sub(self.len) {
+            None => self.list.get(index).copied(),
+            Some(index) => self.expected.get(index).copied().filter(|_| index < self.expected_len),
+        }
     }
 
     /// Whether what arrives belongs into the program at once.
@@ -68,16 +131,25 @@ impl Back {
 }
 
 impl<M: Machine> Shard<M> {
-    /// Notes down what is in RAM, unless an earlier list has not come back wholly: then that stays. Returns how many pages
-    /// the list has.
+    /// Notes down what is in RAM, and what is expected to be wanted, unless an earlier list has not come back wholly: then
+    /// that stays. Returns how many pages the list has.
     pub fn note_resident(&mut self) -> u64 {
         if self.back.active {
-            self.back.active = false;
-            return self.back.pages;
+            return self.keep_noted();
         }
-        self.back.forget();
         let Shard { table, back, .. } = self;
+        back.begin();
         table.each_resident(|run| back.add(run));
+        let is_absent = |page: &Page| table.word(*page).state() != State::Resident;
+        let absent = |had: Had| crate::table::pages(had.run()).filter(is_absent).count() as u64;
+        back.pages += back.expected_runs().map(absent).sum::<u64>();
+        back.pages
+    }
+
+    /// The list that was noted down stays for the next turn, with what is expected besides: the program has hardly done
+    /// anything since it began to come back. Returns how many pages the list has.
+    pub fn keep_noted(&mut self) -> u64 {
+        self.back.active = false;
         self.back.pages
     }
 
@@ -89,7 +161,8 @@ impl<M: Machine> Shard<M> {
     /// Begins to bring back what was noted down, as far as there is room.
     pub fn begin_bringing(&mut self) {
         (self.back.next, self.back.done) = (0, 0);
-        self.back.active = self.back.len > 0;
+        self.back.expected_before = self.back.expected_len;
+        self.back.active = self.back.len + self.back.expected_len > 0;
     }
 
     /// Whether that is under way.
@@ -107,7 +180,7 @@ impl<M: Machine> Shard<M> {
         if !self.back.active {
             return false;
         }
-        let Some(had) = self.back.list.get(self.back.next).copied().filter(|_| self.back.next < self.back.len) else {
+        let Some(had) = self.back.run(self.back.next) else {
             self.back.active = self.count(State::Reading) > 0;
             return false;
         };
@@ -131,8 +204,10 @@ impl<M: Machine> Shard<M> {
         true
     }
 
-    /// Gives up what a range has in a store, and nothing else: its pages there read as zeros from now on.
+    /// Gives up what a range has in a store, and nothing else: its pages there read as zeros from now on. The program has
+    /// them overwritten, and wants them when its next turn begins, if this one ends before.
     pub fn drop_stored(&mut self, run: Run) {
+        self.back.expect(run);
         for (block, part) in blocks(run) {
             if self.table.meta(block).is_none() {
                 continue;

@@ -226,6 +226,31 @@ fn what_is_cold_leaves_and_what_will_be_needed_comes_before_it_is_touched() {
 }
 
 #[test]
+fn what_a_turn_had_comes_back_with_the_next() {
+    for seed in 1..6 {
+        let ops = [Op::Map(0, 1500), Op::Map(1, 2900), Op::Walk(0, 0, 1500, 1, true)];
+        let mut world = lived(seed, 3000, Fetch::Auto, &ops);
+        let (run, overwritten) = (world.run_of(0), Op::Overwrite(0, 1000, 500));
+        let received = Run { start: run.start.plus(1000), pages: 500 };
+        // Its turn ends in a call of MPI that overwrites a third of what it has, while another one's data come.
+        assert!(world.apply(overwritten) && world.apply(Op::Switch(false, false)));
+        assert!(world.apply(Op::Walk(0, 1000, 500, 1, true)) && world.apply(Op::Walk(1, 0, 2900, 1, true)));
+        let gone = whereabouts(&world, run).2;
+        assert!(gone > 1000 && whereabouts(&world, received).2 > 100, "{gone} pages are in the store");
+        assert!(world.apply(Op::Limit(5000)));
+        // A turn too short to do anything in does not change what the next one begins with.
+        assert!(world.apply(Op::Switch(true, false)) && world.apply(Op::Switch(false, true)));
+        assert!(world.apply(Op::Switch(true, false)) && world.apply(Op::Turns(400)));
+        let (resident, staged, stored) = whereabouts(&world, run);
+        assert!(staged + stored == 0, "{resident} resident, {staged} staged, {stored} stored");
+        // What was expected then counts no more when it has not been overwritten again.
+        assert!(world.apply(Op::Switch(false, false)));
+        assert!(world.shard.noted() >= resident, "{} of {resident} noted", world.shard.noted());
+        world.finish();
+    }
+}
+
+#[test]
 fn what_is_kept_is_read_again_less_often() {
     let missed = |seed: u64, usage: Usage| {
         let ops = [Op::Map(0, 500), Op::Map(1, 2900), Op::Walk(0, 0, 500, 1, true)];

@@ -135,6 +135,32 @@ pub extern "C" fn ream_rank_leave() {
         }
         wait_for_place(session, me, seat);
     }
+    STRETCH.begin();
+}
+
+/// What a thread of the rank has computed since it last waited in MPI. Where several call MPI, those stretches count that
+/// one thread has begun and ended.
+struct Stretch {
+    thread: AtomicU32,
+    began_ns: AtomicU64,
+}
+
+static STRETCH: Stretch = Stretch { thread: AtomicU32::new(0), began_ns: AtomicU64::new(0) };
+
+impl Stretch {
+    /// A call of MPI has ended; if the last stretch has, a new one begins.
+    fn begin(&self) {
+        if self.thread.load(SeqCst) == 0 {
+            self.began_ns.store(process::thread_time_ns(), SeqCst);
+            self.thread.store(process::thread_id(), SeqCst);
+        }
+    }
+    /// The rank begins to wait.
+    fn end(&self, seat: &Seat) {
+        if self.thread.swap(0, SeqCst) == process::thread_id() {
+            seat.note_stretch(process::thread_time_ns().saturating_sub(self.began_ns.load(SeqCst)));
+        }
+    }
 }
 
 /// Other threads of the process may need this one to go on soon.
@@ -153,12 +179,14 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
     let before = seat.stand();
     if how & OTHERS == 0 || QUIET.look(session, me) {
         seat.enter();
-        if seat.idle() && session.turns().anybody_waits() {
+        // A place too many, of when more could compute, is worth giving up even if nobody waits for one.
+        if seat.idle() && (session.turns().anybody_waits() || session.is_crowded()) {
             decide(session, me, |decision, now| decision.give_up(me, now, &mut wake));
         }
     }
     let stand = seat.stand();
     if before != stand {
+        STRETCH.end(seat);
         poke(session);
     }
     if stand.aside() {

@@ -113,6 +113,9 @@ pub struct Seat {
     aside_us: AtomicU64,
     /// Pages that others ask it to give up.
     asked: AtomicU64,
+    /// How long it computed, and how often it waited then; of older ones half.
+    computed_ns: AtomicU64,
+    waits: AtomicU64,
 }
 
 impl Seat {
@@ -147,6 +150,18 @@ impl Seat {
     /// It has given up so many, or will not.
     pub fn answered(&self, pages: u64) {
         let _ = self.asked.fetch_update(SeqCst, SeqCst, |asked| Some(asked.saturating_sub(pages)));
+    }
+    /// The rank has computed for so long, in nanoseconds, since it last waited. One thread at a time.
+    pub fn note_stretch(&self, ns: u64) {
+        let (computed, waits) = (self.computed_ns.load(SeqCst) + ns, self.waits.load(SeqCst) + 1);
+        let older = if waits < STRETCHES { 1 } else { 2 };
+        self.computed_ns.store(computed / older, SeqCst);
+        self.waits.store(waits / older, SeqCst);
+    }
+    /// Whether it is known to compute for short whiles only between two waits: so would its turns be.
+    fn is_brief(&self) -> bool {
+        let (computed, waits) = (self.computed_ns.load(SeqCst), self.waits.load(SeqCst));
+        waits >= KNOWN && computed / waits < BRIEF_NS
     }
     /// It begins or ends a sleep on the bell.
     pub fn set_napping(&self, yes: bool) {
@@ -198,6 +213,8 @@ impl Seat {
             word.store(0, SeqCst);
         }
         self.asked.store(0, SeqCst);
+        self.computed_ns.store(0, SeqCst);
+        self.waits.store(0, SeqCst);
     }
 }
 
@@ -232,6 +249,12 @@ const AGENT: u64 = u64::MAX;
 const STALE_US: u64 = 20_000;
 /// Least time between two rounds of poking.
 const POKE_US: u64 = 300;
+/// Ranks that compute for less than this between two waits do not take turns: to hand a place on, and to bring back what was
+/// there, would take longer than what is computed.
+const BRIEF_NS: u64 = 20_000_000;
+/// Waits after which what was before counts for half, and those from which on a mean means something.
+const STRETCHES: u64 = 1024;
+const KNOWN: u64 = 32;
 /// Longer than this times the patience nobody waits, whatever those that compute do.
 const LIMIT: u64 = 30;
 
@@ -324,12 +347,28 @@ impl Session {
         if managed <= total {
             return u32::MAX;
         }
-        let seats = self.used().iter().filter(|process| process.seat().stand() != Stand::Away);
-        let (ranks, pages) = seats.fold((0, 0), |(n, pages), one| (n + 1, pages + one.managed_pages()));
+        let seats = || self.used().iter().filter(|process| process.seat().stand() != Stand::Away);
+        if seats().all(|process| process.seat().is_brief()) {
+            return u32::MAX;
+        }
+        let (ranks, pages) = seats().fold((0, 0), |(n, pages), one| (n + 1, pages + one.managed_pages()));
         // With the stage through which pages come and go, a quarter of what a rank holds. Nothing, where the ranks have
         // not begun or others need the memory.
         let mean = (pages / u64::max(ranks, 1) / 3 * 4).max(1);
         (total / mean).clamp(1, u64::from(u32::MAX)) as u32
+    }
+}
+
+impl Session {
+    /// Whether more ranks have places than may compute at once now: those that got theirs while more could.
+    pub fn is_crowded(&self) -> bool {
+        let holders = self.used().iter().filter(|process| process.seat().stand().holds()).count();
+        holders > self.places()
+    }
+
+    /// Places there are, with those of ranks that were let in.
+    fn places(&self) -> usize {
+        self.ranks_at_once().saturating_add(self.turns().extra.load(SeqCst)) as usize
     }
 }
 
@@ -416,7 +455,7 @@ impl Decision<'_> {
 
     fn grant(&self, now_us: u64, wake: Wake) {
         let turns = self.session.turns();
-        let most = self.session.ranks_at_once().saturating_add(turns.extra.load(SeqCst)) as usize;
+        let most = self.session.places();
         while let Some(seat) = self.choose() {
             let holders = self.seats().filter(|(_, seat)| seat.stand().holds()).count();
             if holders >= most && !self.take_away(now_us) {

@@ -26,6 +26,10 @@ pub enum Op {
     Discard(u8, u16, u16),
     /// Area, first page, pages: madvise behind the pager's back.
     DiscardUnheard(u8, u16, u16),
+    /// Area, first page, pages: what is there is going to be overwritten while others compute, and given up before.
+    Overwrite(u8, u16, u16),
+    /// Whether a rank's turn begins or ends; if it ends, whether what was noted down stays.
+    Switch(bool, bool),
     /// Area, first page, pages: munmap by way of the pager.
     Unmap(u8, u16, u16),
     /// Area, first page, pages: munmap that the pager hears of from the kernel.
@@ -98,6 +102,7 @@ impl Op {
             Op::Corrupt(..) => 14,
             Op::Turns(..) => 15,
             Op::Wish(..) => 16,
+            Op::Overwrite(..) | Op::Switch(..) => 17,
         })
     }
 }
@@ -127,7 +132,9 @@ fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
         12..=34 => Op::Walk(area, first, many, [1, 1, 1, -1, 7, 64, 129][random.below(7) as usize], yes),
         35..=48 => Op::Threads(area, first, some, random.between(1, 12) as u8, few, random.below(1000) as u16),
         49..=58 => Op::Start(area, first, some, random.between(1, 12) as u8, random.below(1000) as u16),
-        59..=64 => Op::Discard(area, first, some),
+        59..=60 => Op::Discard(area, first, some),
+        61..=62 => Op::Overwrite(area, first, some),
+        63..=64 => Op::Switch(yes, few % 2 == 0),
         65..=67 => Op::DiscardUnheard(area, first, some),
         68..=70 => Op::Unmap(area, first, some),
         71..=72 => Op::UnmapUnheard(area, first, some),

@@ -134,6 +134,10 @@ impl World {
                 }
             }
             Op::Discard(area, first, pages) => self.each_run(area, first, pages, Place::Managed, World::discard),
+            Op::Overwrite(area, first, pages) => {
+                self.each_run(area, first, pages, Place::Managed, World::overwrite);
+            }
+            Op::Switch(begun, kept) => self.switch(begun, kept),
             Op::DiscardUnheard(area, first, pages) => {
                 self.each_run(area, first, pages, Place::Managed, |world, run| world.machine().discard(run));
             }
@@ -500,21 +504,6 @@ impl World {
         if random.one_in(2) {
             self.take_events(Wait::No);
         }
-    }
-
-    fn discard(&mut self, run: Run) {
-        self.machine().discard_begins(run);
-        self.shard.discard(run);
-        // What the pager no longer counts is still mapped until the program's call.
-        self.discarding = run.pages;
-        self.allow();
-        if self.random.one_in(2) {
-            self.take_events(Wait::No);
-        }
-        self.machine().discard(run);
-        self.machine().discard_ends(run);
-        self.discarding = 0;
-        self.allow();
     }
 
     /// The program's threads leave a run alone that is about to go.

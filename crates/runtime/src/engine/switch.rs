@@ -16,17 +16,40 @@ const LATER: u64 = 4_000;
 const PATIENCE: u64 = 20_000;
 /// Pages that are worth being brought back at once.
 const WORTH: u64 = 64;
+/// A turn in which less is computed than so many nanoseconds says nothing of what the next one needs, nor of what turns cost:
+/// a rank gets some between two collectives.
+const SHORT: u64 = 5_000_000;
 /// Turns until the way that seemed to cost more is tried again.
 const AGAIN: u32 = 16;
 
-/// What a rank's turns cost, by one of the two ways: waiting for each second of computing, in thousandths.
+/// What a rank's turns cost, by one of the two ways.
 #[derive(Clone, Copy, Default)]
 struct Cost {
+    known: bool,
+    /// Waiting and computing, in microseconds; what is older counts for less.
+    waited: u64,
+    ran: u64,
+}
+
+impl Cost {
+    fn note(&mut self, waited: u64, ran: u64) {
+        (self.waited, self.ran) = (self.waited / 2 + waited, self.ran / 2 + ran);
+        self.known = true;
+    }
+    /// Waiting for each second of computing, in thousandths: a long turn counts for more than a short one.
+    fn value(&self) -> u64 {
+        self.waited.saturating_mul(1000) / self.ran.max(1)
+    }
+}
+
+/// The part of something that turns out to be needed, in thousandths.
+#[derive(Clone, Copy, Default)]
+struct Share {
     known: bool,
     value: u64,
 }
 
-impl Cost {
+impl Share {
     fn note(&mut self, value: u64) {
         self.value = if self.known { (self.value + value) / 2 } else { value };
         self.known = true;
@@ -47,7 +70,7 @@ pub(super) struct Switching {
     costs: [Cost; 2],
     /// Whether room was given up at once when the last turn ended, and of how many thousandths it is good to.
     gave: bool,
-    needed: Cost,
+    needed: Share,
     /// When the last turn ended, while it is nobody's.
     aside_us: Option<u64>,
     asked_us: u64,
@@ -64,8 +87,14 @@ impl Switching {
     /// The rank's turn has ended.
     pub(super) fn aside(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
-        self.learn(entry);
-        let noted = shard.note_resident();
+        let ran = ran_ns().saturating_sub(self.ran);
+        let noted = if ran < SHORT && shard.noted() > 0 {
+            self.counts = false;
+            shard.keep_noted()
+        } else {
+            self.learn(entry, ran);
+            shard.note_resident()
+        };
         self.aside_us = Some(now);
         let room = entry.held_pages().saturating_sub(left(session));
         self.gave = match session.config().on_block() {
@@ -79,15 +108,14 @@ impl Switching {
         }
     }
 
-    /// What the turn that ends has cost.
-    fn learn(&mut self, entry: &Process) {
+    /// What the turn that ends has cost, in which the rank has computed for `ran` nanoseconds.
+    fn learn(&mut self, entry: &Process, ran: u64) {
         if !core::mem::take(&mut self.counts) {
             return;
         }
         let waited = entry.counters.waited_ns.get().saturating_sub(self.waited);
-        let ran = ran_ns().saturating_sub(self.ran).max(1);
         if let Some(cost) = self.costs.get_mut(usize::from(self.at_once)) {
-            cost.note((waited / (ran / 1000).max(1)).min(1 << 32));
+            cost.note(waited / 1000, ran / 1000);
         }
     }
 
@@ -97,11 +125,11 @@ impl Switching {
         match (touched.known, at_once.known) {
             (false, _) => false,
             // Where threads hardly wait there is nothing to be gained.
-            (true, false) => touched.value >= 100,
+            (true, false) => touched.value() >= 100,
             (true, true) => {
-                let best = at_once.value <= touched.value;
+                let best = at_once.value() <= touched.value();
                 let (other, own) = if best { (touched, at_once) } else { (at_once, touched) };
-                best != (self.turns % AGAIN == 0 && other.value < own.value.saturating_mul(2))
+                best != (self.turns % AGAIN == 0 && other.value() < own.value().saturating_mul(2))
             }
         }
     }
@@ -187,7 +215,7 @@ mod tests {
     use super::*;
 
     fn known(touched: u64, at_once: u64, turns: u32) -> Switching {
-        let cost = |value| Cost { known: true, value };
+        let cost = |value| Cost { known: true, waited: value, ran: 1000 };
         Switching { turns, costs: [cost(touched), cost(at_once)], ..Switching::default() }
     }
 
@@ -195,9 +223,10 @@ mod tests {
     fn the_way_that_costs_less_is_taken_and_the_other_one_tried_again() {
         let mut new = Switching::default();
         assert!(!new.choose());
-        new.costs[0].note(50);
+        new.costs[0].note(50, 1000);
         assert!(!new.choose());
-        new.costs[0].note(900);
+        new.costs[0].note(1, 10);
+        new.costs[0].note(900, 1000);
         assert!(new.choose());
         assert!(known(900, 300, 5).choose() && !known(300, 900, 5).choose());
         assert!(!known(500, 300, AGAIN).choose() && known(900, 300, AGAIN).choose());

@@ -184,6 +184,49 @@ fn as_many_as_fit() {
 }
 
 #[test]
+fn places_too_many_are_noticed() {
+    let (shared, all) = Shared::with_ranks(0, Next::Vrss, 4);
+    assert!(!shared.session.is_crowded());
+    // They got their places while all had room.
+    for me in &all {
+        shared.session.process(*me).unwrap().change_managed(shared.session.ledger(), 330);
+    }
+    assert!(shared.session.is_crowded());
+    shared.block(all[0]);
+    assert!(shared.session.is_crowded());
+    shared.block(all[1]);
+    assert!(!shared.session.is_crowded());
+    shared.wants(all[0], Stand::Waiting);
+    assert_eq!((shared.running(&all), shared.session.is_crowded()), (all[2..].to_vec(), false));
+    // Whoever is let in has a place of its own.
+    shared.decide(|decision| decision.look(5000, 1000, &mut |_| ()));
+    shared.decide(|decision| decision.look(9000, 1000, &mut |_| ()));
+    assert_eq!((shared.running(&all).len(), shared.session.is_crowded()), (3, false));
+}
+
+#[test]
+fn ranks_that_compute_briefly_take_no_turns() {
+    let (shared, all) = Shared::with_ranks(0, Next::Vrss, 4);
+    let compute = |me: usize, ns, times| (0..times).for_each(|_| shared.seat(me).note_stretch(ns));
+    for me in &all {
+        shared.session.process(*me).unwrap().change_managed(shared.session.ledger(), 330);
+        compute(*me, 1_000_000, 10);
+    }
+    // Too little is known.
+    assert_eq!(shared.session.ranks_at_once(), 2);
+    all.iter().for_each(|me| compute(*me, 1_000_000, 1000));
+    assert_eq!(shared.session.ranks_at_once(), u32::MAX);
+    // One that computes for long after every hundredth wait is none of these, while it waits and otherwise.
+    for _ in 0..50 {
+        compute(all[3], 1_000_000_000, 1);
+        compute(all[3], 100, 99);
+    }
+    assert_eq!(shared.session.ranks_at_once(), 2);
+    compute(all[3], 100, 20_000);
+    assert_eq!(shared.session.ranks_at_once(), u32::MAX);
+}
+
+#[test]
 fn the_dead_give_their_place_and_their_lock_back() {
     let (shared, all) = Shared::with_ranks(1, Next::Fifo, 2);
     // Killed in the middle of a decision.

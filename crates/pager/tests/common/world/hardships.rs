@@ -40,6 +40,43 @@ impl World {
         self.shard.set_volume(run, volume).expect("few ranges");
     }
 
+    /// The program gives the content of a run up.
+    pub(super) fn discard(&mut self, run: Run) {
+        self.give_up(run, |shard| shard.discard(run));
+    }
+
+    /// A call of MPI is going to overwrite a run, and others wait to compute.
+    pub(super) fn overwrite(&mut self, run: Run) {
+        self.give_up(run, |shard| {
+            shard.drop_stored(run);
+            shard.discard(run);
+        });
+    }
+
+    fn give_up(&mut self, run: Run, tell: impl FnOnce(&mut Shard<FakeMachine>)) {
+        self.machine().discard_begins(run);
+        tell(&mut self.shard);
+        // What the pager no longer counts is still mapped until the program's call.
+        self.discarding = run.pages;
+        self.allow();
+        if self.random.one_in(2) {
+            self.take_events(Wait::No);
+        }
+        self.machine().discard(run);
+        self.machine().discard_ends(run);
+        self.discarding = 0;
+        self.allow();
+    }
+
+    /// A rank's turn begins, or ends: then what it has in RAM is noted down, or what was noted before is kept.
+    pub(super) fn switch(&mut self, begun: bool, kept: bool) {
+        match (begun, kept) {
+            (true, _) => self.shard.begin_bringing(),
+            (false, true) => _ = self.shard.keep_noted(),
+            (false, false) => _ = self.shard.note_resident(),
+        }
+    }
+
     /// mprotect or mlock of a few pages, or its end.
     pub(super) fn stiffen(
         &mut self,
