@@ -77,11 +77,13 @@ global_asm!(
 );
 
 /// dlsym(3). The linker's list of what we export has only functions of Rust's; this one is nothing but a jump, so that the
-/// return address is where it was.
+/// return address is where it was. For others only, and never inlined: within a function of ours it would jump out of that,
+/// and the compiler takes what follows a call for out of reach, because the jump does not return.
 ///
 /// # Safety
 /// As the manual says.
 #[cfg(not(test))]
+#[inline(never)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void {
     // SAFETY: the arguments are where they came, and nothing is on the stack.
@@ -104,6 +106,14 @@ pub fn next() -> usize {
         NEXT.store(next, SeqCst);
     }
     next
+}
+
+/// The address of a symbol by its name, of whatever the process uses.
+pub fn find(name: &CStr) -> *mut c_void {
+    type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let dlsym = core::ptr::with_exposed_provenance::<c_void>(next());
+    // SAFETY: the function's type, and a name that ends with a zero byte; null is RTLD_DEFAULT.
+    unsafe { core::mem::transmute::<*const c_void, Symbol>(dlsym)(core::ptr::null_mut(), name.as_ptr()) }
 }
 
 /// Brings what has been loaded since under management; returns where dlsym goes on.
