@@ -19,7 +19,9 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 /// Objects that were there at start: the first that the linker tells of, and never unloaded.
 static AT_START: AtomicUsize = AtomicUsize::new(0);
-static LOOKING: Mutex<()> = Mutex::new(());
+/// Held while memory is brought under management, and never while the linker is asked for anything: whoever waits for it may
+/// be in dlopen, and hold the linker's own lock.
+static BRINGING: Mutex<()> = Mutex::new(());
 
 const RTLD_LAZY: c_int = 1;
 const RTLD_NOLOAD: c_int = 4;
@@ -121,11 +123,8 @@ extern "C" fn look() -> usize {
     if init::session().is_some() {
         let loaded = objects::loaded();
         if SEEN.load(SeqCst) != loaded {
-            // Whoever else is at it will have seen them, too.
-            if let Some(_one) = LOOKING.try_lock() {
-                manage(&pin);
-                SEEN.store(loaded, SeqCst);
-            }
+            manage(&pin);
+            SEEN.store(loaded, SeqCst);
         }
     }
     next()
@@ -137,13 +136,24 @@ pub fn begin() {
     objects::each(&mut |_| _ = AT_START.fetch_add(1, SeqCst));
 }
 
-/// In a child: no thread is there any more that was looking.
+/// In a child: no thread is there any more that was at it.
 ///
 /// # Safety
 /// By the child's only thread.
 pub unsafe fn fork_child() {
     // SAFETY: the caller's promise; the lock guards nothing of its own.
-    unsafe { LOOKING.reset() };
+    unsafe { BRINGING.reset() };
+}
+
+/// Runs `work` while no other thread brings anything under management: what one finds there then is guarded, and nobody fills
+/// a library that another thread has only begun with. `None` where this is a child that shares its parent's memory, and a
+/// thread of the parent is at it: a child that is killed must not keep the lock for good.
+fn by_turns<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // A handler may come here, too.
+    engine::masked(|| {
+        let turn = if engine::is_own_process() { Some(BRINGING.lock()) } else { BRINGING.try_lock() };
+        turn.map(|_turn| work())
+    })
 }
 
 /// Keeps an object from being unloaded. False when it is not there.
@@ -168,14 +178,19 @@ fn manage(pin: &dyn Fn(&CStr) -> bool) {
         });
         let Some((part, from_file)) = found else { return };
         let Ok(name) = CStr::from_bytes_until_nul(&room) else { continue };
-        let known = engine::is_managed(part.start) || locks::any(part);
-        if known || !pin(name) {
+        let known = || engine::is_managed(part.start) || locks::any(part);
+        if by_turns(known) != Some(false) || !pin(name) {
             continue;
         }
         let mut there = false;
         each_large(&mut |other, same, _| there |= other == name && same == part);
-        match there {
-            true if from_file => engine::masked(|| {
+        if !there {
+            continue;
+        }
+        by_turns(|| match known() {
+            // By another thread, meanwhile.
+            true => {}
+            false if from_file => {
                 // The parent of a child that shares our memory has threads of its own. What is not writable any more has
                 // been made so on purpose.
                 let own = engine::is_own_process() && process::alone();
@@ -183,10 +198,9 @@ fn manage(pin: &dyn Fn(&CStr) -> bool) {
                     // SAFETY: no other thread runs, and signals are blocked.
                     let _ = unsafe { statics::make_anonymous(part) };
                 }
-            }),
-            true => statics::add(part),
-            false => {}
-        }
+            }
+            false => statics::add(part),
+        });
     }
 }
 
