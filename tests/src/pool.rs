@@ -4,6 +4,7 @@ use crate::skip;
 use std::fs;
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -51,6 +52,16 @@ impl Pool {
     /// Pages that are free and promised to somebody.
     pub fn promised(&self) -> u64 {
         number("resv_hugepages").unwrap_or(0)
+    }
+
+    /// Waits until so many are free again, and says how many are: the kernel takes pages back from a process that has ended, or
+    /// has a moment to go, when it comes to that. What is lost stays lost.
+    pub fn until_free(&self, pages: u64) -> u64 {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.free() != pages && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.free()
     }
 
     /// Pages that are free.

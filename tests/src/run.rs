@@ -1,9 +1,11 @@
 //! Starts a program, plain or under `ream run`, waits for it with a deadline, and sees that nothing is left.
 
+use crate::mpi::{between, lives};
 use crate::outcome::{Outcome, Summary};
 use crate::place::{Scratch, ream_binary};
 use crate::process::{Left, report};
 use crate::{Cgroup, MIB};
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::AsRawFd as _;
@@ -222,8 +224,8 @@ impl Run {
         let deadline = begun + self.deadline * patience();
         let pid = child.id() as i32;
         let readers = Some((stdout, stderr));
-        let reaped = false;
-        Running { pid, child, reaped, readers, scratch, own_store, summary, cgroup, left, begun, deadline, text }
+        let (reaped, agent) = (false, Cell::new(None));
+        Running { pid, child, reaped, readers, scratch, own_store, summary, cgroup, left, agent, begun, deadline, text }
     }
 
     /// Starts it and waits for its end.
@@ -251,6 +253,7 @@ pub struct Running {
     summary: PathBuf,
     cgroup: Option<Cgroup>,
     left: Left,
+    agent: Cell<Option<i32>>,
     begun: Instant,
     deadline: Instant,
     text: String,
@@ -263,9 +266,41 @@ impl Running {
         unsafe { libc::kill(self.pid, signal) };
     }
 
-    /// The run's processes that are alive, the session's agent among them.
+    /// The run's processes that are alive, without the session's agent.
     pub fn processes(&self) -> Vec<i32> {
         self.left.alive()
+    }
+
+    /// The session's agent: the program's environment names it, of which it has nothing itself. [`Running::finish`] waits for
+    /// its end, too, then.
+    ///
+    /// # Panics
+    /// When the program has no session within a minute.
+    pub fn agent(&self) -> i32 {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let environment = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+            let mut entries = environment.split(|byte| *byte == 0);
+            if let Some(session) = entries.find_map(|entry| entry.strip_prefix(b"REAM_SESSION=/proc/")) {
+                let agent = between(&String::from_utf8_lossy(session), "", "/");
+                self.agent.set(Some(agent));
+                return agent;
+            }
+            if Instant::now() > deadline {
+                self.hung("has no session");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Kills the session's agent.
+    ///
+    /// # Panics
+    /// When it is not there any more.
+    pub fn kill_agent(&self) {
+        // SAFETY: kill only sends a signal, to the agent of this run's session.
+        let killed = unsafe { libc::kill(self.agent(), libc::SIGKILL) };
+        assert_eq!(killed, 0, "{}: the agent is not there", self.text);
     }
 
     /// The directory made for the run: `store/` and `summary.json` lie in it.
@@ -311,6 +346,13 @@ impl Running {
         let patience = self.deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(20));
         if !self.left.gone_within(patience).is_empty() {
             self.hung("processes are left");
+        }
+        let late = Instant::now() + Duration::from_secs(20);
+        while self.agent.get().is_some_and(lives) {
+            if Instant::now() > late {
+                self.hung("the session's agent is left");
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
         let (stdout, stderr) = self.readers.take().expect("it is finished once only");
         let (stdout, stderr) = (stdout.join().expect("stdout"), stderr.join().expect("stderr"));

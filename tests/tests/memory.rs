@@ -1,7 +1,11 @@
 //! Programs that use four times their budget through malloc, mmap and static arrays, in every order and by many
 //! threads; and what malloc, mmap and their relatives promise.
 
-use ream_tests::{Case, MIB, Run, Scratch, UNMANAGED, compare, compiled};
+use ream_tests::{Case, MIB, MemoryServer, Proxy, Run, Scratch, UNMANAGED, compare, compiled};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 #[test]
 fn eight_threads_in_every_order_and_a_fork_under_writes() {
@@ -76,21 +80,55 @@ fn a_discard_that_is_held_up_while_paging_begins() {
     Case::new("c/late_discard.c", &["96"], 32).compare();
 }
 
-/// Their data without values is paged where it is; they are never unloaded then.
-#[test]
-fn libraries_with_large_arrays_that_are_opened_later() {
-    let (Some(library), Some(program)) =
-        (compiled("c/opened.c", &["-DLIBRARY", "-shared", "-fPIC"]), compiled("c/opened.c", &["-pthread"]))
-    else {
-        return;
-    };
+/// Two libraries with large arrays, in a directory of their own.
+fn libraries(bytes: &str) -> Option<(Scratch, [PathBuf; 2])> {
+    let library = compiled("c/opened.c", &["-DLIBRARY", bytes, "-shared", "-fPIC"])?;
     let scratch = Scratch::new("opened");
     let copies = ["one.so", "two.so"].map(|name| scratch.file(name));
     for copy in &copies {
         std::fs::copy(&library, copy).expect("a copy of the library");
     }
-    let run = || Run::of(&program).args(copies.iter());
-    compare(48, 0, run);
+    Some((scratch, copies))
+}
+
+/// Their data without values is paged where it is; they are never unloaded then.
+#[test]
+fn libraries_with_large_arrays_that_are_opened_later() {
+    let Some(program) = compiled("c/opened.c", &["-pthread"]) else { return };
+    let Some((_scratch, libraries)) = libraries("-DBYTES=(96*MEGABYTE)") else { return };
+    compare(48, 0, || Run::of(&program).args(libraries.iter()));
+}
+
+/// While the first thread waits until paging can begin, for which the way to the store takes its time here, the second one
+/// does not fill the library that it asks for.
+#[test]
+fn libraries_that_two_threads_ask_for_at_once() {
+    const MEMORY: u64 = 96;
+    let Some(program) = compiled("c/opened_together.c", &["-pthread"]) else { return };
+    let Some((_scratch, libraries)) = libraries("-DBYTES=(144*MEGABYTE)") else { return };
+    let server = MemoryServer::start("1G", &[]);
+    let held = Arc::new(AtomicBool::new(false));
+    let holds = held.clone();
+    let wait = move |_: usize, _: bool, _: usize, _: &mut [u8]| {
+        while holds.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    let proxy = Proxy::before(&server.address, Arc::new(wait));
+    let run = Run::of(&program).args(libraries.iter()).memory(MEMORY);
+    let running = server.store_at(run, &proxy.address).start();
+    running.until_paused();
+    held.store(true, SeqCst);
+    running.signal(libc::SIGUSR1);
+    // Longer than it takes to fill one.
+    let end = Instant::now() + Duration::from_secs(2);
+    while running.resident() < (MEMORY + 48) * MIB && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    held.store(false, SeqCst);
+    let outcome = running.finish();
+    assert_eq!(outcome.exited(0).out(), "well\n");
+    outcome.paged_within(MEMORY * MIB, UNMANAGED);
 }
 
 #[test]

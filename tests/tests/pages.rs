@@ -95,7 +95,7 @@ fn status_tells_what_a_running_program_has() {
     let Some(program) = compiled("c/endless.c", &[]) else { return };
     let running = Run::of(program).arg("256").memory(64).start();
     running.until_resident(40);
-    let pid = *running.processes().iter().min().expect("a process");
+    let pid = running.pid;
     let ask = |arguments: &[&str]| {
         let output = Command::new(ream_binary()).arg("status").args(arguments).output().expect("running ream status");
         (String::from_utf8_lossy(&output.stdout).into_owned(), output)

@@ -30,7 +30,7 @@ fn heap_and_static_data_lie_on_pages_of_the_pool() {
     assert_eq!(outcome.out(), "right\n");
     // 10 of 12 MiB of .bss and 2 of 4 of .data are whole blocks at least; 20 are one large block, 6 small ones.
     assert!(pooled(&outcome).iter().all(|kib| *kib >= (10 + 2 + 20 + 6) << 10), "{}", outcome.describe());
-    assert_eq!(pool.free(), 120, "pages of the pool are missing");
+    assert_eq!(pool.until_free(120), 120, "pages of the pool are missing");
     // By region.
     let only_data = run("bss=hugetlb:require", 0, 512).expect("built above");
     only_data.exited(0);
@@ -111,7 +111,7 @@ fn parents_and_children_write_when_the_pool_has_nothing_left() {
         outcome.exited(0);
         assert_eq!(outcome.out(), "right\n", "round {round}");
         assert!(pooled(&outcome)[0] >= 30 << 10, "{}", outcome.describe());
-        assert_eq!(pool.free(), 49);
+        assert_eq!(pool.until_free(49), 49);
     }
 }
 
@@ -126,7 +126,7 @@ fn within_a_budget_only_a_part_is_pooled() {
     assert!((2 << 10..=16 << 10).contains(&pooled(&outcome)[0]), "{}", outcome.describe());
     assert!(outcome.summary().number("bytes_out") > 0, "{}", outcome.describe());
     assert!(outcome.summary().number("peak_resident") <= (32 << 20) * 102 / 100, "{}", outcome.describe());
-    assert_eq!(pool.free(), 120);
+    assert_eq!(pool.until_free(120), 120);
 }
 
 fn forks(word: &str, rounds: u32) -> Option<Outcome> {
@@ -145,7 +145,7 @@ fn a_child_killed_while_its_parent_waits() {
     assert_eq!(outcome.out(), "right\n");
     let killed = outcome.err().lines().find_map(|line| line.strip_prefix("killed ")?.parse::<u32>().ok());
     assert!(killed.is_some_and(|children| children >= 5), "{}", outcome.describe());
-    assert_eq!(pool.free(), 56);
+    assert_eq!(pool.until_free(56), 56);
 }
 
 /// No pipe between the two can be made, by which the parent would see its child's end.
@@ -155,7 +155,7 @@ fn a_fork_without_a_descriptor_left() {
     let Some(outcome) = forks("descriptors", 4) else { return };
     outcome.exited(0);
     assert_eq!(outcome.out(), "right\n");
-    assert_eq!(pool.free(), 56);
+    assert_eq!(pool.until_free(56), 56);
 }
 
 /// Another thread of the parent does not wait: it takes pages from the child when the pool has no others. The child is
@@ -173,7 +173,7 @@ fn a_thread_writes_while_a_child_takes_its_copy() {
         let Some(outcome) = forks("writer", 10) else { return };
         outcome.exited(0);
         assert_eq!(stopped(&outcome), Some(0), "{}", outcome.describe());
-        assert_eq!(pool.free(), 56 + 32);
+        assert_eq!(pool.until_free(56 + 32), 56 + 32);
     }
 }
 
@@ -238,7 +238,7 @@ fn a_limit_of_the_cgroup_is_made_up_for() {
         assert!(outcome.err().contains("do not come to lie on pages of a pool"), "{}", outcome.describe());
         assert!((2 << 10..=84 << 10).contains(&pooled(&outcome)[0]), "{}", outcome.describe());
     }
-    assert_eq!(pool.free(), 120);
+    assert_eq!(pool.until_free(120), 120);
 }
 
 /// A pool of one page of 1 GiB, put back as it was.

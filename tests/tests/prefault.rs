@@ -96,7 +96,7 @@ fn a_pool_s_pages_are_reserved_before_the_program_begins() {
     assert!(used <= 34 && found["block"] <= 1, "{}", outcome.describe());
     // The block is free again, and its 16 pages are still the program's.
     assert!(found["again"] + 2 >= found["reserved"], "{}", outcome.describe());
-    assert_eq!(pool.free(), 150, "pages of the pool are missing");
+    assert_eq!(pool.until_free(150), 150, "pages of the pool are missing");
     // More than the rest of the budget allows.
     let refused = run(&["--pages=heap=hugetlb", "--prefault=heap=100M"], 128, 32).expect("built above");
     refused.exited(125);
@@ -122,7 +122,7 @@ fn a_pool_that_is_short_at_the_start_is_said_or_stops() {
         strict.describe()
     );
     assert_eq!((strict.out().as_str(), strict.err().lines().count()), ("", 1), "{}", strict.describe());
-    assert_eq!(pool.free(), 40);
+    assert_eq!(pool.until_free(40), 40);
 }
 
 /// What others take, or an administrator takes back, while the program runs: what is reserved is its own.

@@ -174,8 +174,8 @@ fn a_session_killed_whole_gives_its_memory_back() {
     let server = MemoryServer::start("1G", &[]);
     let Some(running) = busy(&server, &[]) else { return };
     assert!(server.figure("used_bytes") > 0);
-    for pid in running.processes() {
-        // SAFETY: kill only sends a signal; the processes carry this run's mark. The agent is killed, too.
+    for pid in running.processes().into_iter().chain([running.agent()]) {
+        // SAFETY: kill only sends a signal; the processes carry this run's mark, and the agent is that of its session.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     running.finish().signalled(libc::SIGKILL);
@@ -188,13 +188,7 @@ fn programs_go_on_and_fork_when_the_agent_is_killed() {
     let (Some(plain), Some(paged)) = (checksum(["64", "3", "2", "1"]), checksum(["64", "3", "2", "1"])) else { return };
     let running = server.store(paged.memory(16)).start();
     server.until("pages_received_total", |pages| pages > 100);
-    for pid in running.processes().into_iter().filter(|pid| *pid != running.pid) {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        if name.trim() == "ream-agent" {
-            // SAFETY: kill only sends a signal, to the agent, which carries this run's mark.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
-    }
+    running.kill_agent();
     let outcome = running.finish();
     assert_eq!(outcome.stdout, plain.finish().stdout, "{}", outcome.describe());
     left_nothing(&server);

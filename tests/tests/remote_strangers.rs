@@ -225,7 +225,7 @@ fn secrets_are_in_no_list_and_no_environment() {
     }
     assert_eq!(secrets.len(), 2);
     let mut seen = vec![server.log()];
-    for pid in running.processes().into_iter().chain([server.pid()]) {
+    for pid in running.processes().into_iter().chain([running.agent(), server.pid()]) {
         for what in ["cmdline", "environ", "comm"] {
             let bytes = std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
             // Raw or in digits.

@@ -19,7 +19,9 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 /// Objects that were there at start: the first that the linker tells of, and never unloaded.
 static AT_START: AtomicUsize = AtomicUsize::new(0);
-static LOOKING: Mutex<()> = Mutex::new(());
+/// Held while memory is brought under management, and never while the linker is asked for anything: whoever waits for it may
+/// be in dlopen, and hold the linker's own lock.
+static BRINGING: Mutex<()> = Mutex::new(());
 
 const RTLD_LAZY: c_int = 1;
 const RTLD_NOLOAD: c_int = 4;
@@ -77,11 +79,13 @@ global_asm!(
 );
 
 /// dlsym(3). The linker's list of what we export has only functions of Rust's; this one is nothing but a jump, so that the
-/// return address is where it was.
+/// return address is where it was. For others only, and never inlined: within a function of ours it would jump out of that,
+/// and the compiler takes what follows a call for out of reach, because the jump does not return.
 ///
 /// # Safety
 /// As the manual says.
 #[cfg(not(test))]
+#[inline(never)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void {
     // SAFETY: the arguments are where they came, and nothing is on the stack.
@@ -106,16 +110,21 @@ pub fn next() -> usize {
     next
 }
 
+/// The address of a symbol by its name, of whatever the process uses.
+pub fn find(name: &CStr) -> *mut c_void {
+    type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let dlsym = core::ptr::with_exposed_provenance::<c_void>(next());
+    // SAFETY: the function's type, and a name that ends with a zero byte; null is RTLD_DEFAULT.
+    unsafe { core::mem::transmute::<*const c_void, Symbol>(dlsym)(core::ptr::null_mut(), name.as_ptr()) }
+}
+
 /// Brings what has been loaded since under management; returns where dlsym goes on.
 extern "C" fn look() -> usize {
     if init::session().is_some() {
         let loaded = objects::loaded();
         if SEEN.load(SeqCst) != loaded {
-            // Whoever else is at it will have seen them, too.
-            if let Some(_one) = LOOKING.try_lock() {
-                manage(&pin);
-                SEEN.store(loaded, SeqCst);
-            }
+            manage(&pin);
+            SEEN.store(loaded, SeqCst);
         }
     }
     next()
@@ -127,13 +136,24 @@ pub fn begin() {
     objects::each(&mut |_| _ = AT_START.fetch_add(1, SeqCst));
 }
 
-/// In a child: no thread is there any more that was looking.
+/// In a child: no thread is there any more that was at it.
 ///
 /// # Safety
 /// By the child's only thread.
 pub unsafe fn fork_child() {
     // SAFETY: the caller's promise; the lock guards nothing of its own.
-    unsafe { LOOKING.reset() };
+    unsafe { BRINGING.reset() };
+}
+
+/// Runs `work` while no other thread brings anything under management: what one finds there then is guarded, and nobody fills
+/// a library that another thread has only begun with. `None` where this is a child that shares its parent's memory, and a
+/// thread of the parent is at it: a child that is killed must not keep the lock for good.
+fn by_turns<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // A handler may come here, too.
+    engine::masked(|| {
+        let turn = if engine::is_own_process() { Some(BRINGING.lock()) } else { BRINGING.try_lock() };
+        turn.map(|_turn| work())
+    })
 }
 
 /// Keeps an object from being unloaded. False when it is not there.
@@ -158,14 +178,19 @@ fn manage(pin: &dyn Fn(&CStr) -> bool) {
         });
         let Some((part, from_file)) = found else { return };
         let Ok(name) = CStr::from_bytes_until_nul(&room) else { continue };
-        let known = engine::is_managed(part.start) || locks::any(part);
-        if known || !pin(name) {
+        let known = || engine::is_managed(part.start) || locks::any(part);
+        if by_turns(known) != Some(false) || !pin(name) {
             continue;
         }
         let mut there = false;
         each_large(&mut |other, same, _| there |= other == name && same == part);
-        match there {
-            true if from_file => engine::masked(|| {
+        if !there {
+            continue;
+        }
+        by_turns(|| match known() {
+            // By another thread, meanwhile.
+            true => {}
+            false if from_file => {
                 // The parent of a child that shares our memory has threads of its own. What is not writable any more has
                 // been made so on purpose.
                 let own = engine::is_own_process() && process::alone();
@@ -173,10 +198,9 @@ fn manage(pin: &dyn Fn(&CStr) -> bool) {
                     // SAFETY: no other thread runs, and signals are blocked.
                     let _ = unsafe { statics::make_anonymous(part) };
                 }
-            }),
-            true => statics::add(part),
-            false => {}
-        }
+            }
+            false => statics::add(part),
+        });
     }
 }
 

@@ -55,6 +55,8 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_us: Option<u64>, scope: Sco
 /// Wakes at most `count` sleepers; returns how many.
 pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> u32 {
     let address = word.as_ptr().expose_provenance();
+    // The kernel takes it for a signed number, and after one below zero it stops at the first sleeper.
+    let count = count.min(i32::MAX as u32);
     // SAFETY: FUTEX_WAKE (1) uses only the address.
     unsafe { call4(number::__NR_futex, address, scope as usize | 1, count as usize, 0) }.unwrap_or(0) as u32
 }
@@ -172,5 +174,26 @@ mod tests {
         assert_eq!(wait(&word, 5, Some(1000), Scope::Private), Woken::TimeUp);
         assert_eq!(wait(&word, 6, None, Scope::Shared), Woken::Look);
         assert_eq!(wake(&word, 1, Scope::Private), 0);
+    }
+    #[test]
+    fn all_sleepers_are_woken() {
+        const SLEEPERS: usize = 3;
+        let word = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..SLEEPERS {
+                // Whoever is not woken would sleep for a minute.
+                scope.spawn(|| wait(&word, 0, Some(60_000_000), Scope::Private));
+            }
+            let argument = std::format!(" {:#x} ", word.as_ptr().addr());
+            let asleep = || {
+                let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+                let calls = tasks.map(|task| std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default());
+                calls.filter(|call| call.contains(&argument)).count()
+            };
+            while asleep() < SLEEPERS {
+                std::thread::yield_now();
+            }
+            assert_eq!(wake(&word, u32::MAX, Scope::Private), SLEEPERS as u32);
+        });
     }
 }

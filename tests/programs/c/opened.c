@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 
 #ifdef LIBRARY
+#ifndef BYTES
 #define BYTES (96 * MEGABYTE)
+#endif
 
 char *opened_memory(size_t *bytes);
 

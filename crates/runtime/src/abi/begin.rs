@@ -79,16 +79,16 @@ pub fn start(budget: u64, store: usize) -> Result<(), Errno> {
 
 /// Whether libc's functions that hand memory to the kernel can be ours: they are led to us, or libream_calls.so was linked.
 fn calls_can_be_led() -> bool {
-    cfg!(feature = "inside") || calls_are_linked()
+    #[cfg(feature = "inside")]
+    return true;
+    #[cfg(not(feature = "inside"))]
+    calls_are_linked()
 }
 
 /// Whether the process uses libream_calls.so as its libc.
+#[cfg(not(feature = "inside"))]
 fn calls_are_linked() -> bool {
-    unsafe extern "C" {
-        fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
-    // SAFETY: a name; null is RTLD_DEFAULT.
-    let read = unsafe { dlsym(core::ptr::null_mut(), c"read".as_ptr()) };
+    let read = crate::loaded::find(c"read");
     objects::whose(read).is_some_and(|(file, _)| file.to_bytes().ends_with(b"/libream_calls.so"))
 }
 

@@ -26,9 +26,12 @@ const LONGEST: u64 = 50_000;
 /// The sleep while even everything reserved would fit.
 const IDLE: u64 = 1_000_000;
 
-/// Longest that a thread waits until the watcher is ready, microseconds: where the store is other machines' memory, and processors are
-/// busy, the way there took longer than a tenth of a second, in which a program touched twice its budget.
-const PATIENCE: u64 = 1_000_000;
+/// Longest that a thread waits until the watcher is ready, microseconds: longer than this one waits for the agent, after which it
+/// gives up and says so. Whoever is let go before touches twice the budget in a tenth of a second, and where processors are busy,
+/// or the store is other machines' memory, the way there takes longer than that.
+const PATIENCE: u64 = 30_000_000;
+/// How often such a thread looks whether paging has begun, or cannot, microseconds.
+const GLANCE: u64 = 10_000;
 /// The watcher answers the doorbell. (Ranges added before it did are in the list that it then reads.)
 const LISTENING: u32 = 1;
 /// It has read the list, too.
@@ -57,15 +60,13 @@ pub fn start(wait: bool) {
 /// touches gigabytes in the time that it takes to reach a memory server.
 pub fn until_guarding() {
     let began = process::now_us();
-    while ENGINE.phase() == Phase::Watching {
+    while ENGINE.phase() == Phase::Watching && process::now_us() - began < PATIENCE {
         let listening = ENGINE.listening.load(SeqCst);
         if listening == GUARDING {
             return;
         }
-        futex::wait(&ENGINE.listening, listening, Some(PATIENCE), Scope::Private);
-        if process::now_us() - began > PATIENCE {
-            return;
-        }
+        // Where it finds at its first look that paging must begin, it never guards, and only the phase changes.
+        futex::wait(&ENGINE.listening, listening, Some(GLANCE), Scope::Private);
     }
 }
 
