@@ -25,6 +25,8 @@ pub struct Ran {
     pub peak: u64,
 }
 
+/// How long whatever takes too long has to end by itself.
+const PARTING: Duration = Duration::from_secs(5);
 /// Between two looks for a signal.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -46,8 +48,12 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
     let out = child.stdout.take().map(collect);
     let errors = child.stderr.take().map(collect);
-    let waited = wait(&child, begun, limit);
+    let waited = wait(&child, begun, limit, true);
     if waited.is_err() {
+        // A launcher of MPI takes what its ranks have in /dev/shm away when it may.
+        // SAFETY: only sends a signal; the number is the child's until it is waited for.
+        unsafe { libc::kill(i32::try_from(child.id()).unwrap_or(i32::MAX), libc::SIGTERM) };
+        let _ = wait(&child, Instant::now(), PARTING, false);
         let group = -i32::try_from(child.id()).unwrap_or(i32::MAX);
         // SAFETY: only sends a signal; the group is the child's own, and its number is its until it is waited for.
         unsafe { libc::kill(group, libc::SIGKILL) };
@@ -73,8 +79,8 @@ fn collect(mut stream: impl Read + Send + 'static) -> std::thread::JoinHandle<Ve
     })
 }
 
-/// Waits for the end of a child without reaping it.
-fn wait(child: &Child, begun: Instant, limit: Duration) -> Result<(), String> {
+/// Waits for the end of a child without reaping it; `heeds`: no longer than until the benchmark is interrupted.
+fn wait(child: &Child, begun: Instant, limit: Duration, heeds: bool) -> Result<(), String> {
     // SAFETY: a system call on numbers; the descriptor it returns is ours.
     let pidfd = unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, child.id(), 0);
@@ -88,7 +94,9 @@ fn wait(child: &Child, begun: Instant, limit: Duration) -> Result<(), String> {
         if ready > 0 {
             return Ok(());
         }
-        interrupt::check()?;
+        if heeds {
+            interrupt::check()?;
+        }
         if begun.elapsed() > limit {
             return Err(format!("took longer than {} s and was ended", limit.as_secs()));
         }
@@ -128,6 +136,15 @@ mod tests {
         let ran = run(&mut shell("echo out; echo err >&2; exit 3"), Duration::from_secs(60)).unwrap();
         assert_eq!((ran.out.as_str(), ran.errors.as_str(), ran.status.code()), ("out\n", "err\n", Some(3)));
         assert!(ran.peak > 0 && ran.seconds > 0.0);
+    }
+
+    #[test]
+    fn what_takes_too_long_may_tidy_up() {
+        let place = std::env::temp_dir().join(format!("ream-measured-{}", std::process::id()));
+        std::fs::write(&place, "").unwrap();
+        let script = format!("trap 'rm {}; exit' TERM; sleep 1000 & wait", place.display());
+        run(&mut shell(&script), Duration::from_millis(500)).unwrap_err();
+        assert!(!place.exists());
     }
 
     #[test]
