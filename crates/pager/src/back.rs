@@ -3,7 +3,7 @@
 
 use crate::shard::Shard;
 use crate::table::blocks;
-use ream_page::{Page, Run, State};
+use ream_page::{BLOCK_PAGES, Block, Page, Run, State};
 use ream_sys::memory::{MapSlice, Zeroable};
 use ream_sys::{Errno, Machine};
 
@@ -39,10 +39,11 @@ pub(crate) struct Back {
     /// What was given up because it is going to be overwritten, and is wanted in the turn after that.
     expected: MapSlice<Had>,
     expected_len: usize,
-    /// Of these, how many were known when what was noted down began to come back.
+    /// Of these, how many were known when the turn began.
     expected_before: usize,
-    /// Pages in both lists.
+    /// Pages in the first list, and those that are wanted of both.
     pages: u64,
+    wanted: u64,
     /// The next run, and how much of it is done.
     next: usize,
     done: u64,
@@ -58,6 +59,7 @@ impl Back {
             expected_len: 0,
             expected_before: 0,
             pages: 0,
+            wanted: 0,
             next: 0,
             done: 0,
             active: false,
@@ -66,7 +68,7 @@ impl Back {
 
     /// Nothing is known.
     pub(crate) fn forget(&mut self) {
-        (self.len, self.pages, self.active) = (0, 0, false);
+        (self.len, self.pages, self.wanted, self.active) = (0, 0, 0, false);
         (self.expected_len, self.expected_before) = (0, 0);
     }
 
@@ -93,7 +95,6 @@ impl Back {
         if let Some(place) = self.expected.get_mut(self.expected_len) {
             *place = Had { start: run.start.0, pages: run.pages };
             self.expected_len += 1;
-            self.pages += run.pages;
         }
     }
 
@@ -140,28 +141,44 @@ impl<M: Machine> Shard<M> {
         let Shard { table, back, .. } = self;
         back.begin();
         table.each_resident(|run| back.add(run));
-        let is_absent = |page: &Page| table.word(*page).state() != State::Resident;
-        let absent = |had: Had| crate::table::pages(had.run()).filter(is_absent).count() as u64;
-        back.pages += back.expected_runs().map(absent).sum::<u64>();
-        back.pages
+        self.count_wanted()
     }
 
     /// The list that was noted down stays for the next turn, with what is expected besides: the program has hardly done
     /// anything since it began to come back. Returns how many pages the list has.
     pub fn keep_noted(&mut self) -> u64 {
         self.back.active = false;
-        self.back.pages
+        self.count_wanted()
+    }
+
+    /// Pages that were noted down, and those that are expected and not in RAM.
+    fn count_wanted(&mut self) -> u64 {
+        let there = |(block, part): (Block, Run)| match self.table.meta(block) {
+            None => 0,
+            Some(meta) if part.pages == BLOCK_PAGES as u64 => meta.resident() as u64,
+            Some(_) => {
+                let is_resident = |page: &Page| self.table.word(*page).state() == State::Resident;
+                crate::table::pages(part).filter(is_resident).count() as u64
+            }
+        };
+        let absent = |run: Run| run.pages - blocks(run).map(there).sum::<u64>();
+        self.back.wanted = self.back.pages + self.back.expected_runs().map(|had| absent(had.run())).sum::<u64>();
+        self.back.wanted
+    }
+
+    /// A turn begins: what was expected to be wanted in it is not for the next one.
+    pub fn begin_turn(&mut self) {
+        self.back.expected_before = self.back.expected_len;
     }
 
     /// Pages that were noted down.
     pub fn noted(&self) -> u64 {
-        self.back.pages
+        self.back.wanted
     }
 
     /// Begins to bring back what was noted down, as far as there is room.
     pub fn begin_bringing(&mut self) {
         (self.back.next, self.back.done) = (0, 0);
-        self.back.expected_before = self.back.expected_len;
         self.back.active = self.back.len + self.back.expected_len > 0;
     }
 

@@ -215,13 +215,14 @@ impl<M: Machine> Shard<M> {
                 self.table.set_held(Run { start: page, pages: 1 }, false);
                 self.table.set_hash(new, self.table.hash(page));
                 self.table.set(page, ream_page::Word::default());
-                let mut in_flight = word.slot_in_flight();
+                let (mut in_flight, mut slot) = (word.slot_in_flight(), word.slot());
                 if let Some(frame) = word.frame() {
                     self.frames.update(frame, |info| info.set_page(new));
                     in_flight |= self.frames.info(frame).slot_in_flight();
+                    slot = self.frames.info(frame).slot();
                 }
                 if in_flight {
-                    self.redirect_write(page, new);
+                    self.redirect_write(page, new, slot);
                 }
                 self.requeue(new);
             }

@@ -193,7 +193,7 @@ impl<M: Machine> Shard<M> {
             self.table.set(page, word.with_age(age));
             dropped += 1;
             run = match run {
-                Some((first, count)) if first.plus(count) == frame => Some((first, count + 1)),
+                Some((first, count)) if self.frames.adjoin(first.plus(count - 1), frame) => Some((first, count + 1)),
                 other => {
                     if let Some((first, count)) = other {
                         self.free_frames(first, count);

@@ -177,15 +177,20 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn staged_run(&self, page: Page, extent: Run, pass: impl Fn(State) -> bool) -> (Frame, Page, u32) {
         let Some(frame) = self.table.word(page).frame() else { return (Frame(0), page, 0) };
         let limits = page.block().run().and(extent);
-        let fits = |other: Page, place: Option<u32>| {
+        let fits = |other: Page, place: Frame| {
             let word = self.table.word(other);
-            limits.contains(other) && pass(word.state()) && word.frame().map(|frame| frame.0) == place
+            limits.contains(other) && pass(word.state()) && word.frame() == Some(place)
         };
         let (mut before, mut after) = (0, 1);
-        while fits(page.plus(after), frame.0.checked_add(after)) {
+        let adjoin = |first, next| self.frames.adjoin(first, next);
+        while adjoin(frame.plus(after - 1), frame.plus(after)) && fits(page.plus(after), frame.plus(after)) {
             after += 1;
         }
-        while page.0 > before as u64 && fits(Page(page.0 - before as u64 - 1), frame.0.checked_sub(before + 1)) {
+        while before < frame.0 && (before as u64) < page.0 {
+            let (first, next) = (Frame(frame.0 - before - 1), Frame(frame.0 - before));
+            if !adjoin(first, next) || !fits(Page(page.0 - before as u64 - 1), first) {
+                break;
+            }
             before += 1;
         }
         (Frame(frame.0 - before), Page(page.0 - before as u64), before + after)

@@ -122,7 +122,9 @@ impl<M: Machine> Shard<M> {
             let mut length = 1;
             while index + length < pages && {
                 let word = self.table.word(page.plus(length));
-                word.state() == State::Cooling && word.frame() == Some(frame.plus(length))
+                word.state() == State::Cooling
+                    && word.frame() == Some(frame.plus(length))
+                    && self.frames.adjoin(frame.plus(length - 1), frame.plus(length))
             } {
                 length += 1;
             }

@@ -260,6 +260,11 @@ impl Frames {
         Frame(frame.0 - (frame.0 - self.huge_start) % BLOCK_PAGES)
     }
 
+    /// Whether a place follows another one, and belongs to the same frame or to the small area as that does.
+    pub fn adjoin(&self, first: Frame, next: Frame) -> bool {
+        first.plus(1) == next && (!self.is_huge(next) || self.huge_of(next) != next)
+    }
+
     /// What a frame in use holds.
     pub fn info(&self, frame: Frame) -> Info {
         self.info.get(frame.0 as usize).copied().unwrap_or(Info::new(Page(0), None))

@@ -62,6 +62,9 @@ impl<M: Machine> Shard<M> {
     }
 
     pub(crate) fn put_tag(&mut self, tag: u32) {
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.kind = 0;
+        }
         if let Some(place) = self.tags.get_mut(self.tags_free) {
             *place = tag;
             self.tags_free += 1;
@@ -314,12 +317,12 @@ impl<M: Machine> Shard<M> {
     }
 
     /// A page moved while an older copy of it is being written: the end of that write is told to its new address.
-    pub(crate) fn redirect_write(&mut self, from: Page, to: Page) {
+    pub(crate) fn redirect_write(&mut self, from: Page, to: Page, slot: Option<(Slot, StoreId)>) {
         for tag in 0..self.ops.len() {
             let Some(op) = self.ops.get(tag).copied().filter(|op| op.kind == WRITE) else { continue };
             for frame in op.frames() {
                 let info = self.frames.info(frame);
-                if info.io() && info.detached() && info.page() == from {
+                if info.io() && info.detached() && info.page() == from && info.slot() == slot {
                     self.frames.update(frame, |info| info.set_page(to));
                     return;
                 }

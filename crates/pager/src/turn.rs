@@ -115,8 +115,11 @@ impl<M: Machine> Shard<M> {
     fn check_stuck(&mut self) -> bool {
         // The helper that unshares pages may itself be the one that waits for a frame.
         let helpless = self.unsharing.is_some_and(|(_, run)| self.is_waited_for(run)) as usize;
-        let under_way = self.tags_free + helpless < self.tags.len() || self.count(State::Clean) > 0 || self.quiet;
-        if !under_way && self.free_pages() == 0 {
+        let is_idle = self.tags_free + helpless >= self.tags.len() && self.free_pages() == 0;
+        if is_idle && self.quiet {
+            // Nothing is evicted before the fork, and the thread that forks may be the one that waits.
+            self.starved = true;
+        } else if is_idle && self.count(State::Clean) == 0 {
             match self.store_full {
                 Some(_) if !self.tried_again => {
                     self.tried_again = true;

@@ -4,6 +4,8 @@
 //! `REAM_FUZZ_SEED` sets the first seed, `REAM_FUZZ_RUNS` the number of runs, `REAM_FUZZ_STEPS` the operations of each.
 
 mod common;
+#[path = "ops/sequences.rs"]
+mod sequences;
 
 use common::ops::{Kind, Op, fuzz, play};
 use common::world::World;

@@ -324,12 +324,14 @@ impl Session {
     /// is longest until they do again. Returns how many are on the way, or can be had.
     pub fn ask(&self, pages: u64, left: u64) -> u64 {
         let mut missing = pages;
-        let mut before = u64::MAX;
+        let mut before = (u64::MAX, 0);
         while missing > 0 {
-            let aside = self.used().iter().filter(|process| process.engaged() && process.seat().aside());
-            let when = |process: &&Process| process.seat().aside_us.load(SeqCst);
-            let Some(process) = aside.filter(|process| when(process) < before).max_by_key(when) else { break };
-            before = when(&process);
+            let aside = self.used().iter().enumerate().filter(|(_, one)| one.engaged() && one.seat().aside());
+            // Those that have had no turn yet have all the same time.
+            let when = |(place, one): &(usize, &Process)| (one.seat().aside_us.load(SeqCst), *place);
+            let Some(next) = aside.filter(|one| when(one) < before).max_by_key(when) else { break };
+            before = when(&next);
+            let process = next.1;
             let spare = process.held_pages().saturating_sub(left + process.seat().asked());
             process.seat().ask(spare.min(missing));
             missing -= spare.min(missing);

@@ -106,10 +106,23 @@ impl Slots {
 
     /// Lowers the limit to what the file has now, after the file system refused more.
     pub fn stop_growing(&mut self, slots: u32) {
-        let segments = (slots / SEGMENT).max(1);
-        if segments >= self.frontier {
-            self.segments = segments;
+        let segments = slots / SEGMENT;
+        // The last segment has no space behind it: unless it is let go of, it is the one that is handed out again and again.
+        while self.frontier > segments {
+            let last = self.frontier - 1;
+            if self.room.get(last as usize) != Some(&SEGMENT) {
+                return;
+            }
+            if self.open == last {
+                self.open = NIL;
+            } else if self.empty.head == last {
+                let _ = self.empty.pop(&self.next);
+            } else {
+                return;
+            }
+            self.frontier = last;
         }
+        self.segments = segments;
     }
 
     /// Raises the limit to what it was: the file system may have room again.

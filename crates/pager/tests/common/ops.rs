@@ -28,7 +28,7 @@ pub enum Op {
     DiscardUnheard(u8, u16, u16),
     /// Area, first page, pages: what is there is going to be overwritten while others compute, and given up before.
     Overwrite(u8, u16, u16),
-    /// Whether a rank's turn begins or ends; if it ends, whether what was noted down stays.
+    /// Whether a rank's turn begins or ends; whether what was noted down does not come back then, or is kept.
     Switch(bool, bool),
     /// Area, first page, pages: munmap by way of the pager.
     Unmap(u8, u16, u16),

@@ -139,6 +139,7 @@ impl Switching {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         self.aside_us = None;
         self.turns = self.turns.wrapping_add(1);
+        shard.begin_turn();
         let noted = shard.noted();
         if noted > 0 {
             let (free, gone) = (session.ledger().free_pages().max(0) as u64, noted.saturating_sub(shard.used()));

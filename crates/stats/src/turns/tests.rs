@@ -218,7 +218,7 @@ fn ranks_that_compute_briefly_take_no_turns() {
     assert_eq!(shared.session.ranks_at_once(), u32::MAX);
     // One that computes for long after every hundredth wait is none of these, while it waits and otherwise.
     for _ in 0..50 {
-        compute(all[3], 1_000_000_000, 1);
+        compute(all[3], 10_000_000_000, 1);
         compute(all[3], 100, 99);
     }
     assert_eq!(shared.session.ranks_at_once(), 2);

@@ -68,10 +68,15 @@ impl World {
         self.allow();
     }
 
-    /// A rank's turn begins, or ends: then what it has in RAM is noted down, or what was noted before is kept.
+    /// A rank's turn begins, with what it had coming back or without, or ends: then what it has in RAM is noted down, or what
+    /// was noted before is kept.
     pub(super) fn switch(&mut self, begun: bool, kept: bool) {
+        if begun {
+            self.shard.begin_turn();
+        }
         match (begun, kept) {
-            (true, _) => self.shard.begin_bringing(),
+            (true, false) => self.shard.begin_bringing(),
+            (true, true) => {}
             (false, true) => _ = self.shard.keep_noted(),
             (false, false) => _ = self.shard.note_resident(),
         }

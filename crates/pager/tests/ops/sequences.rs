@@ -1,0 +1,143 @@
+//! Sequences of events that seldom come together, one a test: each was found to end badly once.
+
+use crate::common::ops::Op;
+use crate::common::world::World;
+use ream_page::{Page, Run, State};
+use ream_pager::{Fetch, Progress};
+use ream_sys::{Events, Machine, Wait};
+
+/// Distinct content in every page of an area, none of it zeros.
+fn fill(world: &mut World, area: u8) {
+    let run = world.run_of(area);
+    for page in (run.start.0..run.end().0).map(Page) {
+        let content = world.shard.machine_mut().fresh_content();
+        let _ = world.shard.machine_mut().touch_write(1, page, content);
+        // Not by turns of the world, in which what was moved out would be looked at as well.
+        while world.shard.machine().sleeps_on(1).is_some() {
+            let mut events = Events::new();
+            world.shard.work();
+            world.shard.machine_mut().poll(Wait::No, &mut events);
+            for event in events.as_slice() {
+                world.shard.event(*event);
+            }
+        }
+    }
+}
+
+/// How long the device takes.
+fn device(world: &mut World, micros: u64) {
+    let script = &mut world.shard.machine_mut().script;
+    (script.io_min_us, script.io_max_us) = (micros, micros + 100);
+}
+
+/// Two blocks are moved out whole, into huge frames side by side; then the mapping moves by a distance that is no multiple
+/// of a block, so that a block has a part of each frame.
+#[test]
+fn pages_of_two_huge_frames_in_one_block() {
+    for slow in [false, true] {
+        for seed in 2..5 {
+            for at in [435, 436, 600, 946, 947, 948] {
+                let mut world = World::of(seed, 4000, Fetch::Auto);
+                assert!(world.apply(Op::Map(0, 2048)));
+                fill(&mut world, 0);
+                let mut left = world.run_of(0);
+                if slow {
+                    device(&mut world, 1_000_000);
+                    let _ = world.shard.cool(&mut left);
+                    device(&mut world, 20);
+                } else {
+                    while world.shard.cool(&mut left) == Progress::Again {
+                        assert!(world.apply(Op::Turns(1)));
+                    }
+                    assert!(world.apply(Op::Turns(200)));
+                }
+                assert!(world.apply(Op::Remap(0, 5)));
+                for (first, pages) in [(at, 300), (520, 3), (0, 2048)] {
+                    assert!(world.apply(Op::Walk(5, first, pages, 1, false)));
+                }
+                assert!(world.apply(Op::Map(3, 4000)) && world.apply(Op::Walk(3, 0, 4000, 1, true)));
+                assert!(world.apply(Op::Walk(5, 0, 2048, 1, false)));
+                world.finish();
+            }
+        }
+    }
+}
+
+/// A file system with less space than the data need, but more than a quarter above it in holes of the store's file.
+#[test]
+fn what_is_free_within_the_file_is_used_when_it_cannot_grow() {
+    for seed in 1..4 {
+        for space in [2560, 2900, 3400] {
+            let mut world = World::of(seed, 1500, Fetch::Lazy);
+            assert!(world.apply(Op::Map(0, 2900)) && world.apply(Op::Space(space)));
+            assert!(world.apply(Op::Walk(0, 0, 2900, 1, true)));
+            for round in 1..60 {
+                let alive = world.apply(Op::Threads(0, 0, 2900, 4, 300, round));
+                let used = world.shard.slots_in_use();
+                assert!(alive, "seed {seed}, {space} slots: stopped in round {round} with {used} of them in use");
+            }
+        }
+    }
+}
+
+/// While a fork is prepared others take the room that it found; then the thread that forks touches a page.
+#[test]
+fn whoever_forks_is_served_when_others_have_taken_the_room() {
+    for seed in 1..4 {
+        let mut world = World::of(seed, 1500, Fetch::Lazy);
+        assert!(world.apply(Op::Map(0, 2900)) && world.apply(Op::Walk(0, 0, 2900, 1, true)));
+        while world.shard.prepare_fork(750) == Progress::Again {
+            assert!(world.apply(Op::Turns(1)));
+        }
+        for round in 0..400 {
+            assert!(world.apply(Op::Start(0, 0, 2900, 12, round)) && world.apply(Op::Turns(3)));
+        }
+        let run = world.run_of(0);
+        let stored = |page: &Page| world.shard.whereabouts(Run { start: *page, pages: 1 }).stored == 1;
+        let page = (run.start.0..run.end().0).map(Page).find(stored).expect("a page in the store");
+        let _ = world.shard.machine_mut().touch_read(1, page);
+        assert!(world.apply(Op::Turns(3000)));
+        assert_eq!(world.shard.machine().sleeps_on(1), None, "seed {seed}");
+    }
+}
+
+/// Two older copies of a page are being written when its mapping moves: only the end of the later write concerns it.
+#[test]
+fn a_page_moves_while_two_copies_of_it_are_written() {
+    for seed in 1..4 {
+        let mut world = World::of(seed, 3000, Fetch::Lazy);
+        assert!(world.apply(Op::Map(0, 64)));
+        fill(&mut world, 0);
+        device(&mut world, 500_000_000);
+        let run = world.run_of(0);
+        let _ = world.shard.cool(&mut { run });
+        fill(&mut world, 0);
+        assert!(world.apply(Op::Discard(0, 0, 64)));
+        fill(&mut world, 0);
+        let _ = world.shard.cool(&mut { run });
+        fill(&mut world, 0);
+        assert!(world.shard.machine().in_flight() >= 2, "not two writes at once");
+        assert!(world.apply(Op::Remap(0, 5)));
+        device(&mut world, 20);
+        while world.shard.machine().in_flight() > 0 {
+            assert!(world.apply(Op::Turns(1)));
+        }
+        assert!(world.shard.slots_in_use() <= 64 && world.shard.count(State::Writing) == 0);
+        world.finish();
+    }
+}
+
+/// What a call overwrote is wanted in the next turn, and in no later one, however turns begin.
+#[test]
+fn what_is_expected_is_forgotten_after_a_turn() {
+    let mut world = World::of(1, 3000, Fetch::Auto);
+    let begin = [Op::Map(0, 1500), Op::Map(1, 2900), Op::Walk(0, 0, 1500, 1, true)];
+    assert!(begin.into_iter().all(|op| world.apply(op)));
+    assert!(world.apply(Op::Overwrite(0, 1000, 500)) && world.apply(Op::Switch(false, false)));
+    assert_eq!(world.shard.noted(), 1500);
+    for turn in 1..4 {
+        assert!(world.apply(Op::Switch(true, true)));
+        assert!(world.apply(Op::Overwrite(1, 600 * turn, 500)) && world.apply(Op::Switch(false, false)));
+        assert_eq!(world.shard.noted(), 1500, "turn {turn}");
+    }
+}
