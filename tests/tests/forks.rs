@@ -67,6 +67,12 @@ fn children_killed_at_birth() {
     Case::new("c/fork_killed.c", &["160"], 48).compare();
 }
 
+/// A child that allocates where its parent was just giving memory back finds zeros there, as calloc promises.
+#[test]
+fn what_is_freed_during_a_fork_is_not_found_again() {
+    Case::new("c/fork_frees.c", &["20"], 64).compare();
+}
+
 /// The half that each fork sets aside for its child comes back when there is none.
 #[test]
 fn forks_that_fail_cost_nothing() {

@@ -23,6 +23,11 @@ fn calloc_gives_zeros_where_memory_was_used_before() {
 }
 
 #[test]
+fn more_than_there_can_be_is_refused() {
+    Case::new("c/too_large.c", &[], 64).compare();
+}
+
+#[test]
 fn malloc_keeps_its_promises() {
     let case = Case::new("c/malloc_semantics.c", &[], 64);
     let Some(program) = case.build() else { return };

@@ -90,14 +90,14 @@ impl<E: Engine> Large<E> {
         let block = Kept { address: address.expose_provenance(), length, plain };
         // A pool is scarce: others may want its pages.
         if length > cache::MOST_EACH || E::engaged() || E::pool_unit(block.address).is_some() {
-            unmap::<E>(block);
+            give_back::<E>(block);
             return true;
         }
         let mut cache = self.cache.lock();
         while !cache.fits(length) {
             let Some(oldest) = cache.oldest() else { break };
             drop(cache);
-            unmap::<E>(oldest);
+            give_back::<E>(oldest);
             cache = self.cache.lock();
         }
         cache.keep(block);
@@ -129,7 +129,7 @@ impl<E: Engine> Large<E> {
         }
         if length < old {
             self.table.set(address.addr(), length, plain);
-            unmap::<E>(Kept { address: address.expose_provenance() + length, length: old - length, plain });
+            give_back::<E>(Kept { address: address.expose_provenance() + length, length: old - length, plain });
             return Some(start);
         }
         let _placing = placing();
@@ -173,7 +173,7 @@ impl<E: Engine> Large<E> {
         loop {
             let oldest = self.cache.lock().oldest();
             let Some(oldest) = oldest else { return any };
-            unmap::<E>(oldest);
+            give_back::<E>(oldest);
             any = true;
         }
     }
@@ -280,6 +280,14 @@ pub(crate) fn map_aligned(length: usize, align: usize, no_reserve: bool) -> Opti
     }
 }
 
+/// Unmaps a block. No fork comes between the engine's hearing of it and the kernel's: a child would have neither the mapping nor
+/// word that it is gone, and would take what it maps there for the block.
+fn give_back<E: Engine>(block: Kept) {
+    let _placing = placing();
+    unmap::<E>(block);
+}
+
+/// The same where the caller is placing.
 fn unmap<E: Engine>(block: Kept) {
     let pooled = E::pool_unit(block.address).is_some();
     if !pooled {

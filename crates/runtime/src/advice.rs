@@ -69,6 +69,7 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
             result
         }
         MADV_GUARD_INSTALL => {
+            let _placing = ream_heap::placing();
             engine::remove(run);
             holds::forget(run);
             kernel(advice)

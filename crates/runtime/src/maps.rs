@@ -113,6 +113,9 @@ pub fn replaced(run: Run) {
     pooled_shared::make_way(run);
 }
 
+/// More than any address space: the kernel refuses it, and there is nothing to compute with such lengths.
+const BEYOND: usize = 1 << 57;
+
 /// Whether [`forget`] has anything to do.
 fn known(run: Run) -> bool {
     any_managed(run) || locks::any(run) || holds::any(run) || RESERVED.lock().first_in(run).is_some()
@@ -131,7 +134,7 @@ pub unsafe fn map(
     // SAFETY: the caller's promise.
     let kernel =
         |address, flags| unsafe { mmap(address, bytes, protection, flags, fd, offset) }.map(|start| start.addr());
-    if !in_session() {
+    if !in_session() || bytes >= BEYOND {
         return kernel(address, flags);
     }
     let anonymous = flags & MAP_ANONYMOUS != 0 && flags & MAP_TYPE == MAP_PRIVATE;
