@@ -1,6 +1,6 @@
 //! Operations of a random test run: what they are, how they are drawn, and how a failing list of them is made short.
 
-use super::world::World;
+use super::world::{MOST, World};
 use ream_sys::fake::Random;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -146,7 +146,8 @@ fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
         82 => Op::Hold(area, first, random.between(1, 16) as u16, yes),
         83 => Op::Pin(area, first),
         84 => Op::Unpin,
-        85..=86 => Op::Limit(random.between(600, 5000) as u16),
+        85 => Op::Limit(random.between(600, 5000) as u16),
+        86 => Op::Limit(random.between(600, MOST) as u16),
         87..=89 => Op::Rough(random.below(4) as u8),
         90..=92 => Op::Fork(yes),
         93 => Op::ChildrenGone,

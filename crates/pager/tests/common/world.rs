@@ -27,6 +27,9 @@ const UNMOVABLE: usize = 64;
 const RESTLESS: u32 = 2000;
 
 /// One page of an area.
+/// Most pages of a budget.
+pub const MOST: u64 = 9000;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Unmapped,
@@ -38,6 +41,8 @@ pub struct World {
     pub shard: Shard<FakeMachine>,
     pub counters: &'static Counters,
     shape: Shape,
+    /// Whole blocks can lie side by side in the staging area: there is room, and no page is written zeros.
+    roomy: bool,
     random: Random,
     areas: [Vec<Place>; AREAS],
     pins: Vec<Page>,
@@ -57,12 +62,12 @@ pub struct World {
     may_be_corrupt: bool,
 }
 
-fn shape(seed: u64, limit: u64) -> Shape {
+fn shape(seed: u64, roomy: bool) -> Shape {
     let mut random = Random::new(seed ^ 0x5a5a);
     Shape {
         seed,
-        small_frames: limit as u32 + 1024,
-        huge_groups: random.between(1, 12) as u32,
+        small_frames: if roomy { MOST as u32 } else { 5000 } + 1024,
+        huge_groups: if roomy { 20 } else { random.between(1, 12) as u32 },
         io_limit: random.between(24, 64) as u32,
         store_slots: 1 << 20,
         nodes: [1, 1, 2, 3][seed as usize % 4],
@@ -76,21 +81,26 @@ fn counters() -> &'static Counters {
 impl World {
     pub fn new(seed: u64) -> World {
         let mut random = Random::new(seed ^ 0x77);
-        let limit = if random.one_in(2) { random.between(600, 1500) } else { random.between(1500, 5000) };
+        let roomy = seed % 4 == 3;
+        let limit = match random.below(2) {
+            _ if roomy => random.between(3000, MOST),
+            0 => random.between(600, 1500),
+            _ => random.between(1500, 5000),
+        };
         let fetch = [Fetch::Auto, Fetch::Auto, Fetch::Lazy, Fetch::Aggressive][random.below(4) as usize];
-        World::with(seed, random, limit, fetch)
+        World::with(seed, random, limit, fetch, roomy)
     }
 
     /// One with this limit, in pages, that fetches so.
     pub fn of(seed: u64, limit: u64, fetch: Fetch) -> World {
-        World::with(seed, Random::new(seed), limit, fetch)
+        World::with(seed, Random::new(seed), limit, fetch, false)
     }
 
-    fn with(seed: u64, random: Random, limit: u64, fetch: Fetch) -> World {
+    fn with(seed: u64, random: Random, limit: u64, fetch: Fetch, roomy: bool) -> World {
         // The upper half of a seed is the protocol.
         let swap = SwapProtocol::from_u32((seed >> 32) as u32).knobs();
         let counters = counters();
-        let shape = shape(seed, 5000);
+        let shape = shape(seed, roomy);
         let mut machine = FakeMachine::new(shape);
         machine.script = Script { patience_calls: 300_000, ..Script::calm() };
         let shard = Shard::new(machine, Config { limit, slots: 1 << 16, fetch, swap }, counters).expect("memory");
@@ -98,6 +108,7 @@ impl World {
             shard,
             counters,
             shape,
+            roomy,
             random,
             areas: Default::default(),
             pins: Vec::new(),
@@ -466,6 +477,7 @@ impl World {
             return self.machine().touch_read(thread, page);
         }
         let content = match self.random.below(8) {
+            _ if self.roomy => self.machine().fresh_content(),
             0 => ream_sys::fake::Content::ZERO,
             1 => self.machine().expected(page),
             _ => self.machine().fresh_content(),
