@@ -40,6 +40,8 @@ pub enum Op {
     Manage(u8),
     /// Area, target area: mremap.
     Remap(u8, u8),
+    /// Area, target area: all of it is written and moved out, then mremap.
+    RemapCold(u8, u8),
     /// Area, first page, pages, writable: mprotect.
     Protect(u8, u16, u16, bool),
     /// Area, first page, pages, locked: mlock.
@@ -91,7 +93,7 @@ impl Op {
             Op::Unmap(..) => 3,
             Op::UnmapUnheard(..) => 4,
             Op::MapOver(..) | Op::Manage(..) => 5,
-            Op::Remap(..) => 6,
+            Op::Remap(..) | Op::RemapCold(..) => 6,
             Op::Protect(..) | Op::Lock(..) => 7,
             Op::Hold(..) => 8,
             Op::Pin(..) | Op::Unpin => 9,
@@ -140,7 +142,9 @@ fn draw_any(random: &mut Random, kind: Kind, areas: u64) -> Op {
         71..=72 => Op::UnmapUnheard(area, first, some),
         73 => Op::MapOver(area, first, some),
         74 => Op::Manage(area),
-        75..=78 => Op::Remap(area, random.below(areas + 1) as u8),
+        75..=77 => Op::Remap(area, random.below(areas + 1) as u8),
+        // The last area does not begin at a block.
+        78 => Op::RemapCold(area, if yes { 5 } else { random.below(areas + 1) as u8 }),
         79..=80 => Op::Protect(area, first, random.between(1, 16) as u16, yes),
         81 => Op::Lock(area, first, random.between(1, 16) as u16, yes),
         82 => Op::Hold(area, first, random.between(1, 16) as u16, yes),

@@ -163,6 +163,7 @@ impl World {
             }
             Op::Manage(area) => self.each_run(area, 0, SPAN as u16, Place::Unmanaged, World::manage),
             Op::Remap(area, to) => self.remap(area, to),
+            Op::RemapCold(area, to) => self.remap_cold(area, to),
             Op::Protect(area, first, pages, writable) => {
                 self.stiffen(area, first, pages, writable, |m, run, on| m.protect(run, on));
             }
@@ -255,26 +256,6 @@ impl World {
         self.shard.set_limit(0);
         self.shard.work();
         assert_eq!((self.shard.used(), self.machine().populated_frames()), (0, 0), "frames or metadata left over");
-    }
-
-    /// Every page can be evicted: none is left when there is no budget at all.
-    fn squeeze(&mut self) {
-        let before = self.shard.limit();
-        for _ in 0..20_000 {
-            // Only the helper that makes pages ours alone may need one meanwhile.
-            let asleep = self.shard.machine().anyone_sleeps();
-            self.shard.set_limit(if asleep { before } else { 0 });
-            self.allow();
-            self.turn();
-            let left: u64 = [2, 6, 7, 8].iter().map(|s| self.shard.count(state(*s))).sum();
-            if left == 0 || self.shard.fatal().is_some() || self.may_stop {
-                self.shard.set_limit(before);
-                self.allow();
-                return;
-            }
-        }
-        let count = [2, 6, 7, 8].map(|s| (state(s), self.shard.count(state(s))));
-        panic!("pages that cannot be evicted: {count:?}\n{}", self.shard.machine().dump());
     }
 
     /// Turns until nothing is in flight and nobody sleeps.

@@ -82,6 +82,35 @@ impl World {
         }
     }
 
+    /// An area moves that has just been written and moved out wholly.
+    pub(super) fn remap_cold(&mut self, area: u8, to: u8) {
+        self.walk(area, 0, SPAN as u16, 1, true);
+        if self.shard.fatal().is_none() {
+            self.wish(area, 0, SPAN as u16, 0);
+        }
+        self.remap(area, to);
+    }
+
+    /// Every page can be evicted: none is left when there is no budget at all.
+    pub(super) fn squeeze(&mut self) {
+        let before = self.shard.limit();
+        for _ in 0..20_000 {
+            // Only the helper that makes pages ours alone may need one meanwhile.
+            let asleep = self.shard.machine().anyone_sleeps();
+            self.shard.set_limit(if asleep { before } else { 0 });
+            self.allow();
+            self.turn();
+            let left: u64 = [2, 6, 7, 8].iter().map(|s| self.shard.count(state(*s))).sum();
+            if left == 0 || self.shard.fatal().is_some() || self.may_stop {
+                self.shard.set_limit(before);
+                self.allow();
+                return;
+            }
+        }
+        let count = [2, 6, 7, 8].map(|s| (state(s), self.shard.count(state(s))));
+        panic!("pages that cannot be evicted: {count:?}\n{}", self.shard.machine().dump());
+    }
+
     /// mprotect or mlock of a few pages, or its end.
     pub(super) fn stiffen(
         &mut self,
