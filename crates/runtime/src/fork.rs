@@ -1,6 +1,9 @@
 //! fork(): libc calls our handlers last before the copy is made and first after it, because they are registered first.
-//! Locks are taken from the outside in: jemalloc's, the heap's, the mappings', the engine's, and the list of what is held,
-//! which whoever engages reads under the engine's; and let go in reverse.
+//! Locks are taken from the outside in: libc's on its list of streams, jemalloc's, the heap's, the mappings', the engine's,
+//! and the list of what is held, which whoever engages reads under the engine's; and let go in reverse.
+//!
+//! libc takes the lock on its list of streams itself, but after our handler, when no pager runs: whoever had it might wait for
+//! another thread that sleeps in a fault, and the fork for him.
 
 use crate::{abi, blocks, engine, heap, holds, locks, maps, pool, pooled_shared};
 use core::cell::UnsafeCell;
@@ -14,6 +17,11 @@ unsafe extern "C" {
         child: unsafe extern "C" fn(),
         library: *mut c_void,
     ) -> c_int;
+    /// libc's recursive lock on its list of open streams, which it exports for its own older parts.
+    fn _IO_list_lock();
+    fn _IO_list_unlock();
+    /// In a child: makes it free.
+    fn _IO_list_resetlock();
 }
 
 /// Locks that are held while the copy is made.
@@ -40,6 +48,8 @@ pub fn register() {
 }
 
 unsafe extern "C" fn prepare() {
+    // SAFETY: `parent` and `child` let go of it. Whoever has it does not wait for any of our locks, none of which we have yet.
+    unsafe { _IO_list_lock() };
     pool::fork_prepare();
     #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().prepare {
@@ -72,6 +82,8 @@ unsafe extern "C" fn parent() {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
     }
+    // SAFETY: `prepare` took it, on this thread.
+    unsafe { _IO_list_unlock() };
 }
 
 unsafe extern "C" fn child() {
@@ -92,4 +104,6 @@ unsafe extern "C" fn child() {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
     }
+    // SAFETY: no other thread is there. libc may have done the same already, so it cannot be unlocked.
+    unsafe { _IO_list_resetlock() };
 }

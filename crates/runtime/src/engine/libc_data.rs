@@ -45,8 +45,8 @@ fn touch_streams() {
     const NEXT: usize = 0x68;
     const LOCK: usize = 0x88;
     const LAST: usize = 0xdf;
-    // SAFETY: the list of glibc's streams, whose layout has been part of its ABI since 2.1; other threads may open and
-    // close streams meanwhile, as they may while libc itself walks the list after a fork. Reads only, and bounded.
+    // SAFETY: the list of glibc's streams, whose layout has been part of its ABI since 2.1. The fork holds the lock on it, so
+    // no stream is opened or closed meanwhile. Reads only, and bounded.
     unsafe {
         let mut stream = (&raw const _IO_list_all).read_volatile();
         for _ in 0..65_536 {
