@@ -7,3 +7,9 @@ use ream_tests::Case;
 fn streams_are_written_and_flushed_meanwhile() {
     Case::new("c/fork_streams.c", &["160", "20"], 64).compare();
 }
+
+/// A page of the stack that is absent when the pager has parked comes back never.
+#[test]
+fn stacks_are_paged_memory() {
+    Case::new("c/fork_stacks.c", &["160"], 64).compare();
+}

@@ -65,9 +65,9 @@ unsafe extern "C" fn prepare() {
         _locks: locks::freeze(),
         _shared: pooled_shared::freeze(),
     };
-    engine::fork_prepare();
+    let (holds, abi) = engine::fork_prepare(|| (holds::freeze(), abi::freeze()));
     // SAFETY: see `Kept`.
-    unsafe { *KEPT.0.get() = Some((locks, holds::freeze(), abi::freeze())) };
+    unsafe { *KEPT.0.get() = Some((locks, holds, abi)) };
 }
 
 unsafe extern "C" fn parent() {
