@@ -4,10 +4,14 @@
 //!
 //! libc takes the lock on its list of streams itself, but after our handler, when no pager runs: whoever had it might wait for
 //! another thread that sleeps in a fault, and the fork for him.
+//!
+//! Like libc we take no lock of the heap or of streams where there is one thread: it may have any of them itself, when it forks
+//! in a signal handler. A child that returns from that handler finds them as its parent does. Our own threads use neither.
 
 use crate::{abi, blocks, engine, heap, holds, locks, maps, pool, pooled_shared};
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 unsafe extern "C" {
     /// libc's pthread_atfork for libraries: the last argument says whose handlers they are, null for the program's.
@@ -40,25 +44,44 @@ struct Kept(UnsafeCell<Option<(Locks, holds::Frozen, abi::Frozen)>>);
 unsafe impl Sync for Kept {}
 static KEPT: Kept = Kept(UnsafeCell::new(None));
 
+/// libc's `__libc_single_threaded`; null where it has none (glibc before 2.32).
+static SINGLE: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+/// Whether there was one thread when the fork began.
+static ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether libc knows of one thread only. Where that is not told, there may be several.
+fn alone() -> bool {
+    let told = SINGLE.load(Relaxed);
+    // SAFETY: a variable of libc's, or the program's copy of it.
+    !told.is_null() && unsafe { told.read_volatile() } != 0
+}
+
 /// Registers the handlers; before any other library can.
 pub fn register() {
     engine::find_libc_data();
+    // The one that is used: programs may have copies of their own.
+    #[cfg(not(feature = "inside"))]
+    SINGLE.store(crate::loaded::find(c"__libc_single_threaded").cast(), Relaxed);
     // SAFETY: the handlers are there as long as the library, which is never unloaded.
     unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) };
 }
 
 unsafe extern "C" fn prepare() {
-    // SAFETY: `parent` and `child` let go of it. Whoever has it does not wait for any of our locks, none of which we have yet.
-    unsafe { _IO_list_lock() };
+    let alone = alone();
+    ALONE.store(alone, Relaxed);
+    if !alone {
+        // SAFETY: `parent` and `child` let go of it. Whoever has it may wait for a lock of ours: we have none yet.
+        unsafe { _IO_list_lock() };
+    }
     pool::fork_prepare();
     #[cfg(not(any(test, feature = "inside")))]
-    if let Some(handler) = heap::seams::jemalloc_fork_handlers().prepare {
+    if let Some(handler) = heap::seams::jemalloc_fork_handlers().prepare.filter(|_| !alone) {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
     }
     let locks = Locks {
-        _large: heap::LARGE.freeze(),
-        _chunks: heap::freeze_chunks(),
+        _large: heap::LARGE.freeze(alone),
+        _chunks: heap::freeze_chunks(alone),
         _placing: ream_heap::placing(),
         _maps: maps::freeze(),
         _pool: pool::freeze(),
@@ -71,6 +94,7 @@ unsafe extern "C" fn prepare() {
 }
 
 unsafe extern "C" fn parent() {
+    let alone = ALONE.load(Relaxed);
     // See `engine::fork_prepare`.
     let failed = blocks::errno() != 0;
     engine::fork_parent();
@@ -78,15 +102,18 @@ unsafe extern "C" fn parent() {
     drop(unsafe { (*KEPT.0.get()).take() });
     pool::fork_parent(failed);
     #[cfg(not(any(test, feature = "inside")))]
-    if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent {
+    if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent.filter(|_| !alone) {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
     }
-    // SAFETY: `prepare` took it, on this thread.
-    unsafe { _IO_list_unlock() };
+    if !alone {
+        // SAFETY: `prepare` took it, on this thread.
+        unsafe { _IO_list_unlock() };
+    }
 }
 
 unsafe extern "C" fn child() {
+    let alone = ALONE.load(Relaxed);
     engine::fork_child();
     // SAFETY: see `Kept`.
     drop(unsafe { (*KEPT.0.get()).take() });
@@ -100,10 +127,12 @@ unsafe extern "C" fn child() {
     }
     pool::fork_child();
     #[cfg(not(any(test, feature = "inside")))]
-    if let Some(handler) = heap::seams::jemalloc_fork_handlers().child {
+    if let Some(handler) = heap::seams::jemalloc_fork_handlers().child.filter(|_| !alone) {
         // SAFETY: what jemalloc asked to be called here.
         unsafe { handler() };
     }
-    // SAFETY: no other thread is there. libc may have done the same already, so it cannot be unlocked.
-    unsafe { _IO_list_resetlock() };
+    if !alone {
+        // SAFETY: no other thread is there. libc may have done the same already, so it cannot be unlocked.
+        unsafe { _IO_list_resetlock() };
+    }
 }
