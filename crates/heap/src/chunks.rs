@@ -96,9 +96,10 @@ impl<E: Engine> Chunks<E> {
         map_pooled::<E>(&mut cursor, bytes.max(PAGE_BYTES)).is_some()
     }
 
-    /// Takes the lock for the duration of a fork, so that it is free in the child.
-    pub fn freeze(&self) -> FrozenChunks<'_> {
-        FrozenChunks { _guard: self.cursor.lock() }
+    /// Takes the lock for the duration of a fork, so that it is free in the child; with `alone` as
+    /// [`Large::freeze`](crate::Large::freeze) does.
+    pub fn freeze(&self, alone: bool) -> FrozenChunks<'_> {
+        FrozenChunks { _guard: if alone { self.cursor.try_lock() } else { Some(self.cursor.lock()) } }
     }
 }
 
@@ -110,7 +111,7 @@ impl<E: Engine> Default for Chunks<E> {
 
 /// While it exists, nothing is carved.
 pub struct FrozenChunks<'a> {
-    _guard: Guard<'a, Cursor>,
+    _guard: Option<Guard<'a, Cursor>>,
 }
 
 fn map_pooled<E: Engine>(cursor: &mut Cursor, least: usize) -> Option<()> {

@@ -178,9 +178,10 @@ impl<E: Engine> Large<E> {
         }
     }
 
-    /// Takes the lock for the duration of a fork, so that it is free in the child.
-    pub fn freeze(&self) -> FrozenLarge<'_> {
-        FrozenLarge { _guard: self.cache.lock() }
+    /// Takes the lock for the duration of a fork, so that it is free in the child. With `alone` only if it is free: the one
+    /// thread that there is may fork in a signal handler, with the lock in its own hands, and so it is in the child.
+    pub fn freeze(&self, alone: bool) -> FrozenLarge<'_> {
+        FrozenLarge { _guard: if alone { self.cache.try_lock() } else { Some(self.cache.lock()) } }
     }
 
     /// The first block that begins at `address` or behind it and is not a plain one, with its length.
@@ -229,7 +230,7 @@ impl<E: Engine> Default for Large<E> {
 
 /// While it exists, no large block is kept for later use or taken from those kept.
 pub struct FrozenLarge<'a> {
-    _guard: Guard<'a, Cache>,
+    _guard: Option<Guard<'a, Cache>>,
 }
 
 fn run(address: usize, bytes: usize) -> Run {

@@ -59,9 +59,9 @@ fn told() -> bool {
     STAGE.load(Ordering::Relaxed) != ALONE
 }
 
-/// Takes the lock of the chunks for the duration of a fork.
-pub fn freeze_chunks() -> ream_heap::FrozenChunks<'static> {
-    CHUNKS.freeze()
+/// Takes the lock of the chunks for the duration of a fork; with `alone` only if it is free.
+pub fn freeze_chunks(alone: bool) -> ream_heap::FrozenChunks<'static> {
+    CHUNKS.freeze(alone)
 }
 
 impl Engine for Paged {

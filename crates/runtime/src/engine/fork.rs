@@ -119,17 +119,22 @@ pub fn forking() -> bool {
     FORKING.load(SeqCst)
 }
 
-/// Before the copy: makes room, empties the staging area, parks the pager, keeps the locks.
-pub fn fork_prepare() {
+/// Before the copy: makes room, empties the staging area, parks the pager, keeps the locks. `freeze` takes those that come
+/// after the engine's; the result is to be kept until our other handlers are done. It is called while the pager serves: a
+/// thread that has such a lock may be asleep in a fault, on a stack that is paged.
+pub fn fork_prepare<T>(freeze: impl Fn() -> T) -> T {
     let signals = set_signal_mask(SignalSet::ALL);
     // SAFETY: see `Cell`: one fork at a time, and this is its thread.
     let kept = unsafe { &mut *KEPT.0.get() };
     kept.errno = errno();
-    prepare(kept, signals);
+    let mut frozen = None;
+    prepare(kept, signals, &mut || frozen = Some(freeze()));
+    let frozen = frozen.unwrap_or_else(freeze);
     set_errno(0);
+    frozen
 }
 
-fn prepare(kept: &mut Kept, signals: SignalSet) {
+fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
     kept.signals = signals;
     FORKING.store(true, SeqCst);
     FORKED.store(true, SeqCst);
@@ -153,16 +158,19 @@ fn prepare(kept: &mut Kept, signals: SignalSet) {
             kept.limit = target;
             ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
             libc_data::touch();
+            let regions = ENGINE.regions.lock();
+            freeze();
             ENGINE.mailbox.call_locked(Command::Park, &mailbox);
             kept.mailbox = Some(mailbox);
             complete = open_stores(kept);
+            break regions;
         }
         if ENGINE.phase() == Phase::Watching {
             // Free in the child, too.
             kept.mailbox = Some(ENGINE.mailbox.lock());
         }
         let regions = ENGINE.regions.lock();
-        if kept.engaged || ENGINE.phase() != Phase::Engaged {
+        if ENGINE.phase() != Phase::Engaged {
             break regions;
         }
         // The watcher engaged just now.
