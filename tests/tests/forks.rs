@@ -12,6 +12,16 @@ fn a_storm_of_children_some_of_them_killed() {
     Case::new("c/fork_storm.c", &["256"], 64).compare();
 }
 
+/// More than there once were places for forks whose children live. So many need more than their parts of this budget.
+#[test]
+fn a_hundred_children_at_once() {
+    let Some(program) = Case::new("c/fork_many.c", &[], 128).build() else { return };
+    let outcome = Run::of(&program).args(["256", "100"]).memory(128).finish();
+    outcome.exited(0);
+    assert_eq!(outcome.out(), "100 children\n", "{}", outcome.describe());
+    assert_eq!(outcome.summary().number("engagements"), 101, "{}", outcome.describe());
+}
+
 /// libc reads the state of its name service in fork(), where no pager could bring it back.
 #[test]
 fn what_libc_reads_in_a_fork_is_there() {

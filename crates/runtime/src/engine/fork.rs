@@ -11,7 +11,7 @@ use crate::locks;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ream_page::StoreId;
 use ream_stats::{Expected, Identity, Process};
 use ream_sys::file::{self, Fd};
@@ -26,8 +26,6 @@ pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
 /// 0: the child's pager is not ready yet; 1: it is; 2: it could not start.
 static READY: AtomicU32 = AtomicU32::new(0);
 
-/// Forks that a store's slots may be read through at once, as the statistics keep them.
-const FORKS: usize = 64;
 /// Descriptors of one store: a connection to each memory server, and a file for each volume.
 const PARTS: usize = size_of::<Anchors>() / size_of::<Fd>();
 const STORES: usize = 256 * PARTS;
@@ -97,11 +95,10 @@ struct Ancestors(UnsafeCell<([Fd; STORES], usize)>);
 unsafe impl Sync for Ancestors {}
 static ANCESTORS: Ancestors = Ancestors(UnsafeCell::new(([Fd(-1); STORES], 0)));
 
-/// Numbers of the forks whose children may still read our store.
-struct Forks(UnsafeCell<([u64; FORKS], usize)>);
-// SAFETY: changed by the prepare handler while the pager is parked, and by the pager otherwise.
-unsafe impl Sync for Forks {}
-static FORK_NUMBERS: Forks = Forks(UnsafeCell::new(([0; FORKS], 0)));
+/// The number under which children lease our store: that of the first fork since its slots were frozen, for all of them,
+/// since slots thaw all at once when the last lease has ended. 0 while nothing is leased. Changed by the prepare handler
+/// while the pager is parked, and by the pager otherwise.
+static LEASED_AS: AtomicU64 = AtomicU64::new(0);
 
 /// A fork is between its first and its last handler.
 static FORKING: AtomicBool = AtomicBool::new(false);
@@ -190,19 +187,12 @@ fn prepare(kept: &mut Kept, signals: SignalSet) {
         }
         return;
     }
-    let number = session.next_fork();
-    complete &= child.lease(number);
+    if LEASED_AS.load(SeqCst) == 0 {
+        LEASED_AS.store(session.next_fork(), SeqCst);
+    }
+    complete &= child.lease(LEASED_AS.load(SeqCst));
     for inherited in entry.each_lease() {
         complete &= child.lease(inherited);
-    }
-    // SAFETY: the pager is parked; see `Forks`.
-    let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
-    match numbers.get_mut(*count) {
-        Some(place) => {
-            *place = number;
-            *count += 1;
-        }
-        None => complete = false,
     }
     if !complete {
         // Too many generations at once: without a lease the child must not run.
@@ -286,15 +276,15 @@ pub fn fork_child() {
         } else if kept.engaged {
             if !kept.refused {
                 tell(format_args!(
-                    "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 64 forks one inside the other)"
+                    "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 255 forks one inside the other)"
                 ));
             }
             process::end_process(125);
         }
         session.ring();
         futex::wake(session.bell(), u32::MAX, Scope::Shared);
-        // SAFETY: no pager runs yet in this process; see `Forks`.
-        unsafe { (*FORK_NUMBERS.0.get()).1 = 0 };
+        // Nobody reads our own store yet.
+        LEASED_AS.store(0, SeqCst);
     }
     if kept.engaged {
         if let Some(regions) = &regions {
@@ -396,20 +386,11 @@ pub(super) fn leased() -> bool {
     let me = ENGINE.process.load(SeqCst);
     // A process that was killed holds no lease: whoever looks first takes it off the list.
     session.sweep(process::process_id(), process::now_us() / 1000, identity::alive);
-    // SAFETY: see `Forks`; this is the pager, and it is not parked.
-    let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
-    let mut kept = 0;
-    for index in 0..*count {
-        let number = numbers.get(index).copied().unwrap_or(0);
-        if session.leased_by_others(number, me) {
-            if let Some(place) = numbers.get_mut(kept) {
-                *place = number;
-            }
-            kept += 1;
-        }
+    let leased = session.leased_by_others(LEASED_AS.load(SeqCst), me);
+    if !leased {
+        LEASED_AS.store(0, SeqCst);
     }
-    *count = kept;
-    kept > 0
+    leased
 }
 
 /// Pages of what is charged that are in RAM, at most.
