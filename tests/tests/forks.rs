@@ -88,6 +88,17 @@ fn forks_that_fail_cost_nothing() {
     assert!(resident >= 24, "{resident} MiB of data in a budget of 64\n{}", outcome.describe());
 }
 
+/// A forked child that executes a program outside the session leaves its half of the budget, also while that program runs.
+#[test]
+fn what_executes_a_program_outside_leaves_its_half() {
+    for mebibytes in ["40", "128"] {
+        let Some(program) = Case::new("c/fork_outside.c", &[], 128).build() else { return };
+        let outcome = Run::of(&program).args([mebibytes, "128"]).memory(64).option("--no-exec-inherit").finish();
+        outcome.exited(0).paged_within(64 * MIB, UNMANAGED);
+        assert_eq!((&*outcome.out(), &*outcome.err()), ("outside\n", ""), "{}", outcome.describe());
+    }
+}
+
 #[test]
 fn exec_spawn_system_and_popen() {
     Case::new("c/fork_exec_mix.c", &["192"], 64).compare();

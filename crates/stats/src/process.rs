@@ -16,6 +16,9 @@ pub struct Identity {
     pub start: u64,
 }
 
+/// Bits of a state word that say the stage.
+const STAGE_BITS: u32 = 3;
+
 /// Where an entry of the table is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -33,14 +36,19 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    const fn from_u64(word: u64) -> Lifecycle {
-        match word as u32 {
+    pub(crate) const fn from_u64(word: u64) -> Lifecycle {
+        match word as u32 & ((1 << STAGE_BITS) - 1) {
             1 => Lifecycle::Claiming,
             2 => Lifecycle::Expected,
             3 => Lifecycle::Live,
             4 => Lifecycle::Clearing,
             _ => Lifecycle::Free,
         }
+    }
+    /// The state word of a live process. The entry's generation is part of it: whoever looked at a process that has executed
+    /// another program since, and has got the same entry again, does not take the one for the other.
+    pub(crate) const fn live(pid: u32, generation: u64) -> u64 {
+        Lifecycle::Live.owned_by(pid) | (generation << STAGE_BITS) as u32 as u64
     }
     /// The state word of this stage under the ownership of a process.
     pub(crate) const fn owned_by(self, pid: u32) -> u64 {
@@ -52,7 +60,8 @@ impl Lifecycle {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Process {
-    /// [`Lifecycle`] in the lower half, process number of the owner in the upper.
+    /// [`Lifecycle`] in the lower half, with the lowest bits of the generation of a live one above it; process number of the
+    /// owner in the upper half.
     pub(crate) state: AtomicU64,
     pub(crate) start: AtomicU64,
     pub(crate) generation: AtomicU64,
@@ -68,6 +77,8 @@ pub struct Process {
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
     padding: AtomicU32,
+    /// See [`Process::set_program`].
+    pub(crate) program: AtomicU64,
     /// Milliseconds on the monotonic clock at which the entry was claimed or expected.
     pub(crate) since_ms: AtomicU64,
     /// First 16 bytes of the program's name, in memory order.
@@ -95,6 +106,11 @@ impl Process {
     pub fn identity(&self) -> Option<Identity> {
         let (stage, pid) = self.lifecycle();
         (stage == Lifecycle::Live).then(|| Identity { pid, start: self.start.load(SeqCst) })
+    }
+    /// Tells by what to know the program that runs: where its stack begins (field 28 of /proc/PID/stat), which a fork leaves
+    /// and another program changes. 0 where that cannot be told.
+    pub fn set_program(&self, stack: u64) {
+        self.program.store(stack, SeqCst);
     }
     /// A number that no other process of the session has or will have.
     pub fn generation(&self) -> u64 {
@@ -319,6 +335,7 @@ impl Process {
         self.counters.fold_into(total);
         self.lease_count.store(0, SeqCst);
         self.start.store(0, SeqCst);
+        self.program.store(0, SeqCst);
         self.parent_generation.store(0, SeqCst);
         held
     }

@@ -12,7 +12,7 @@ use crate::{Config, Counters, Engine, Ledger, Phases, Servers, Turns, whole_page
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -295,17 +295,19 @@ impl Session {
     /// held is given back and it begins anew. `None` when the table is full.
     pub fn claim(&self, who: Identity, now_ms: u64) -> Option<usize> {
         for process in self.used() {
+            let seen = process.state.load(SeqCst);
             if process.identity() == Some(who) {
-                self.clear(process, Lifecycle::Live.owned_by(who.pid), who.pid);
+                self.clear(process, seen, who.pid);
             }
         }
         let index = self.take_free(who.pid)?;
         let process = self.table.get(index)?;
         process.since_ms.store(now_ms, SeqCst);
         process.start.store(who.start, SeqCst);
-        process.generation.store(self.generations.fetch_add(1, SeqCst) + 1, SeqCst);
+        let generation = self.generations.fetch_add(1, SeqCst) + 1;
+        process.generation.store(generation, SeqCst);
         process.counters.processes.add(1);
-        process.state.store(Lifecycle::Live.owned_by(who.pid), SeqCst);
+        process.state.store(Lifecycle::live(who.pid, generation), SeqCst);
         Some(index)
     }
 
@@ -340,7 +342,7 @@ impl Session {
         }
         process.start.store(who.start, SeqCst);
         process.counters.processes.add(1);
-        process.state.store(Lifecycle::Live.owned_by(who.pid), SeqCst);
+        process.state.store(Lifecycle::live(who.pid, kept.generation), SeqCst);
         true
     }
 
@@ -373,8 +375,11 @@ impl Session {
     /// Returns the pages that it held.
     pub fn release(&self, index: usize) -> u64 {
         let Some(process) = self.table.get(index) else { return 0 };
-        let (_, pid) = process.lifecycle();
-        self.clear(process, Lifecycle::Live.owned_by(pid), pid).unwrap_or(0)
+        let seen = process.state.load(SeqCst);
+        match Lifecycle::from_u64(seen) {
+            Lifecycle::Live => self.clear(process, seen, (seen >> 32) as u32).unwrap_or(0),
+            _ => 0,
+        }
     }
 
     /// Whether a live or expected process other than entry `me` reads slots that were alive at a fork.
@@ -392,18 +397,20 @@ impl Session {
     /// Milliseconds after which an entry kept for a child that never appeared is given up.
     pub const EXPECTED_MS: u64 = 10_000;
 
-    /// Clears the entries of processes that are gone without having said so. `alive` tells whether a process lives;
-    /// with start time 0 it is asked about the number alone. `me` is the caller's process number.
-    pub fn sweep(&self, me: u32, now_ms: u64, mut alive: impl FnMut(Identity) -> bool) -> Swept {
+    /// Clears the entries of processes that are gone without having said so. `alive` tells whether a process lives, and
+    /// runs the program that [`Process::set_program`] told, where that is not 0: one that has executed a program outside
+    /// the session has none of its memory any more. With start time 0 it is asked about the number alone. `me` is the
+    /// caller's process number.
+    pub fn sweep(&self, me: u32, now_ms: u64, mut alive: impl FnMut(Identity, u64) -> bool) -> Swept {
         let mut swept = Swept::default();
         for process in self.used() {
             let seen = process.state.load(SeqCst);
-            let (stage, pid) = process.lifecycle();
-            let start = process.start.load(SeqCst);
+            let (stage, pid) = (Lifecycle::from_u64(seen), (seen >> 32) as u32);
+            let (start, program) = (process.start.load(SeqCst), process.program.load(SeqCst));
             let gone = match stage {
                 Lifecycle::Free => false,
-                Lifecycle::Live => !alive(Identity { pid, start }),
-                Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }),
+                Lifecycle::Live => !alive(Identity { pid, start }, program),
+                Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }, 0),
                 // The parent may end at once, while the child that it forked has not run yet: its end says nothing.
                 Lifecycle::Expected => now_ms.saturating_sub(process.since_ms.load(SeqCst)) > Session::EXPECTED_MS,
             };

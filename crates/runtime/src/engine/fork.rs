@@ -13,7 +13,7 @@ use core::ffi::c_int;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ream_page::StoreId;
-use ream_stats::{Expected, Identity, Process};
+use ream_stats::{Expected, Process, Session};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
@@ -267,12 +267,13 @@ pub fn fork_child() {
     // Those of threads that stayed behind.
     LOANS.forget_all();
     if let Some(session) = ENGINE.session() {
-        let pid = process::process_id();
-        let who = Identity { pid, start: process::start_time(pid).unwrap_or(0) };
-        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, who));
+        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, identity::me()));
         if adopted {
             ENGINE.process.store(child_of(kept).index, SeqCst);
-            handed = ENGINE.entry().map_or(0, Process::held_pages);
+            if let Some(entry) = ENGINE.entry() {
+                entry.set_program(identity::program());
+                handed = entry.held_pages();
+            }
         } else if kept.engaged {
             if !kept.refused {
                 tell(format_args!(
@@ -384,13 +385,18 @@ pub(super) fn sleep_while_parked(ticket: u32) {
 pub(super) fn leased() -> bool {
     let Some(session) = ENGINE.session() else { return false };
     let me = ENGINE.process.load(SeqCst);
-    // A process that was killed holds no lease: whoever looks first takes it off the list.
-    session.sweep(process::process_id(), process::now_us() / 1000, identity::alive);
+    // A process that was killed, or has executed another program, holds no lease: whoever looks first takes it off the list.
+    sweep(session);
     let leased = session.leased_by_others(LEASED_AS.load(SeqCst), me);
     if !leased {
         LEASED_AS.store(0, SeqCst);
     }
     leased
+}
+
+/// Clears the entries of processes that have gone, or have executed a program outside the session.
+pub(super) fn sweep(session: &Session) {
+    session.sweep(process::process_id(), process::now_us() / 1000, identity::runs);
 }
 
 /// Pages of what is charged that are in RAM, at most.
