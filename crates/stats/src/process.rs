@@ -223,16 +223,20 @@ impl Process {
     }
     /// Takes bytes for compressed pages: all of them, or none (false).
     pub fn acquire_zip(&self, ledger: &Ledger, bytes: u64) -> bool {
-        let taken = ledger.take_zip(bytes);
-        if taken {
-            self.zipped.fetch_add(bytes, SeqCst);
-        }
-        taken
+        self.together(ledger, || {
+            let taken = ledger.take_zip(bytes);
+            if taken {
+                self.zipped.fetch_add(bytes, SeqCst);
+            }
+            taken
+        })
     }
     /// Gives bytes back that were taken so.
     pub fn give_back_zip(&self, ledger: &Ledger, bytes: u64) {
-        self.zipped.fetch_sub(bytes, SeqCst);
-        ledger.put_zip(bytes);
+        self.together(ledger, || {
+            self.zipped.fetch_sub(bytes, SeqCst);
+            ledger.put_zip(bytes);
+        });
     }
     /// Bytes that it has taken for compressed pages.
     pub fn zip_bytes(&self) -> u64 {
@@ -251,23 +255,21 @@ impl Process {
     }
     /// Counts pages that came under management (positive) or left it.
     pub fn change_managed(&self, ledger: &Ledger, by: i64) {
-        let now = self.managed.fetch_add(by, SeqCst) + by;
-        ledger.change_managed(by);
+        let now = self.together(ledger, || {
+            ledger.change_managed(by);
+            self.managed.fetch_add(by, SeqCst) + by
+        });
         if by > 0 {
             self.counters.peak_managed.raise(now as u64);
         }
     }
     /// Says whether it waits for pages.
     pub fn set_starving(&self, ledger: &Ledger, yes: bool) {
-        if self.set_flag(STARVING, yes) {
-            ledger.change_starving(yes);
-        }
+        self.count_flag(ledger, STARVING, yes, Ledger::change_starving);
     }
     /// Says whether its memory is being paged.
     pub fn set_engaged(&self, ledger: &Ledger, yes: bool) {
-        if self.set_flag(ENGAGED, yes) {
-            ledger.change_engaged(yes);
-        }
+        self.count_flag(ledger, ENGAGED, yes, Ledger::change_engaged);
     }
     /// Where it is as a rank of an MPI job.
     pub fn seat(&self) -> &Seat {
@@ -277,6 +279,10 @@ impl Process {
     pub fn engaged(&self) -> bool {
         self.flags.load(SeqCst) & ENGAGED != 0
     }
+    /// Whether it waits for pages.
+    pub(crate) fn starving(&self) -> bool {
+        self.flags.load(SeqCst) & STARVING != 0
+    }
     /// Whether it has said that it is about to end.
     pub fn leaving(&self) -> bool {
         self.flags.load(SeqCst) & LEAVING != 0
@@ -284,10 +290,25 @@ impl Process {
     pub(crate) fn set_leaving(&self, yes: bool) {
         self.set_flag(LEAVING, yes);
     }
+    /// Sets or clears a flag that the ledger counts.
+    fn count_flag(&self, ledger: &Ledger, flag: u32, yes: bool, change: impl FnOnce(&Ledger, bool)) {
+        if (self.flags.load(SeqCst) & flag != 0) != yes {
+            self.together(ledger, || {
+                if self.set_flag(flag, yes) {
+                    change(ledger, yes);
+                }
+            });
+        }
+    }
     /// Sets or clears a flag; true when that changed it.
     fn set_flag(&self, flag: u32, yes: bool) -> bool {
         let before = if yes { self.flags.fetch_or(flag, SeqCst) } else { self.flags.fetch_and(!flag, SeqCst) };
         (before & flag != 0) != yes
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, SeqCst);
     }
 
     /// Adds a lease: the process reads slots that were alive at the fork with this number. False when the list is
@@ -327,10 +348,10 @@ impl Process {
         ledger.put(held);
         ledger.unpin(self.pinned.swap(0, SeqCst));
         ledger.put_zip(self.zipped.swap(0, SeqCst));
-        self.moving.store(0, SeqCst);
         ledger.change_managed(-self.managed.swap(0, SeqCst));
         self.set_starving(ledger, false);
         self.set_engaged(ledger, false);
+        self.moving.store(0, SeqCst);
         self.set_leaving(false);
         self.counters.fold_into(total);
         self.lease_count.store(0, SeqCst);

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use crate::ledger::Sums;
 use crate::process::{Identity, Lifecycle, Process};
 use crate::{Config, Counters, Engine, Ledger, Phases, Servers, Turns, whole_pages};
 
@@ -425,12 +426,15 @@ impl Session {
     }
 
     /// Sets the free pages right after a process was killed between the two steps of taking or returning some: free
-    /// must be the budget less what live processes hold. Returns the correction in pages, 0 when there was nothing to
-    /// correct or when somebody was just moving pages (try again later).
+    /// must be the budget less what live processes hold. So, too, with what else the ledger counts of all processes: who
+    /// starves, who is paged, what is managed, what is left for compressed pages. Returns the correction in pages, 0 when
+    /// there was nothing to correct or when somebody was just changing something (try again later).
     pub fn audit(&self) -> i64 {
         let changes = self.ledger.changes.load(SeqCst);
         let free = self.ledger.free_pages();
         let total = self.ledger.total_pages();
+        let seen = self.ledger.sums();
+        let mut sums = Sums { zip_free: self.config.zip_bytes as i64, ..Sums::default() };
         let (mut held, mut pinned) = (0, 0);
         for process in self.used() {
             if process.moving.load(SeqCst) != 0 {
@@ -438,17 +442,21 @@ impl Session {
             }
             held += process.held_pages();
             pinned += process.pinned_pages();
+            sums.starving += u32::from(process.starving());
+            sums.engaged += u32::from(process.engaged());
+            sums.managed += process.managed.load(SeqCst);
+            sums.zip_free -= process.zip_bytes() as i64;
         }
         let right_total = self.ledger.budget_pages().saturating_sub(pinned);
         let right = right_total as i64 - held as i64;
-        if right == free && right_total == total
+        if (right, right_total, sums) == (free, total, seen)
             || self.used().iter().any(|process| process.moving.load(SeqCst) != 0)
             || self.ledger.changes.load(SeqCst) != changes
-            || !self.ledger.correct((total, free), (right_total, right))
         {
             return 0;
         }
-        right - free
+        self.ledger.correct_sums(seen, sums);
+        if self.ledger.correct((total, free), (right_total, right)) { right - free } else { 0 }
     }
 
     /// Finds a free entry and leaves it in stage Claiming under `pid`.

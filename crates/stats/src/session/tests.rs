@@ -255,6 +255,42 @@ fn the_audit_finds_pages_lost_by_a_kill() {
     assert_eq!(session.ledger().free_pages(), 100);
 }
 
+/// Killed between an entry's flag and the ledger's count, either way round, and at the other sums.
+#[test]
+fn the_audit_counts_anew_what_a_kill_left() {
+    let config = Config { budget_bytes: 100 * 4096, zip_bytes: 500, ..Config::new() };
+    let shared = Shared::with(&config);
+    let (session, ledger) = (shared.session, shared.session.ledger());
+    let lives = session.process(session.claim(id(1), 0).unwrap()).unwrap();
+    lives.set_engaged(ledger, true);
+    lives.change_managed(ledger, 40);
+    assert!(lives.acquire_zip(ledger, 100));
+    let sums = ledger.sums();
+    // Counted in its entry only: none is taken away that was not added, and no count passes below zero.
+    let killed = session.process(session.claim(id(2), 0).unwrap()).unwrap();
+    killed.moving.store(1, SeqCst);
+    killed.set_flags(3);
+    killed.managed.store(30, SeqCst);
+    session.audit();
+    assert_eq!(ledger.sums(), sums, "it was in the middle of a change");
+    session.sweep(9, 0, |who, _| who == id(1));
+    assert_eq!((ledger.starving(), ledger.engaged(), ledger.managed_pages()), (0, 0, 10));
+    assert_eq!(session.audit(), 0);
+    assert_eq!(ledger.sums(), sums);
+    // Counted in the ledger only.
+    let killed = session.process(session.claim(id(3), 0).unwrap()).unwrap();
+    killed.moving.store(1, SeqCst);
+    ledger.change_engaged(true);
+    ledger.change_starving(true);
+    ledger.change_managed(30);
+    assert!(ledger.take_zip(200));
+    session.sweep(9, 0, |who, _| who == id(1));
+    assert_ne!(ledger.sums(), sums);
+    assert_eq!(session.audit(), 0);
+    assert_eq!(ledger.sums(), sums);
+    assert_eq!(ledger.zip_free(), 400);
+}
+
 #[test]
 fn a_full_table_refuses_and_one_summary_is_claimed() {
     let shared = Shared::with_pages(1);
