@@ -12,6 +12,16 @@ fn a_storm_of_children_some_of_them_killed() {
     Case::new("c/fork_storm.c", &["256"], 64).compare();
 }
 
+/// More than there once were places for forks whose children live. So many need more than their parts of this budget.
+#[test]
+fn a_hundred_children_at_once() {
+    let Some(program) = Case::new("c/fork_many.c", &[], 128).build() else { return };
+    let outcome = Run::of(&program).args(["256", "100"]).memory(128).finish();
+    outcome.exited(0);
+    assert_eq!(outcome.out(), "100 children\n", "{}", outcome.describe());
+    assert_eq!(outcome.summary().number("engagements"), 101, "{}", outcome.describe());
+}
+
 /// libc reads the state of its name service in fork(), where no pager could bring it back.
 #[test]
 fn what_libc_reads_in_a_fork_is_there() {
@@ -82,6 +92,17 @@ fn forks_that_fail_cost_nothing() {
     outcome.exited(0).paged_within(case.memory * MIB, UNMANAGED);
     let resident: u64 = outcome.out().trim().parse().expect("MiB in RAM");
     assert!(resident >= 24, "{resident} MiB of data in a budget of 64\n{}", outcome.describe());
+}
+
+/// A forked child that executes a program outside the session leaves its half of the budget, also while that program runs.
+#[test]
+fn what_executes_a_program_outside_leaves_its_half() {
+    for mebibytes in ["40", "128"] {
+        let Some(program) = Case::new("c/fork_outside.c", &[], 128).build() else { return };
+        let outcome = Run::of(&program).args([mebibytes, "128"]).memory(64).option("--no-exec-inherit").finish();
+        outcome.exited(0).paged_within(64 * MIB, UNMANAGED);
+        assert_eq!((&*outcome.out(), &*outcome.err()), ("outside\n", ""), "{}", outcome.describe());
+    }
 }
 
 #[test]

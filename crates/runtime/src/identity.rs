@@ -12,8 +12,20 @@ pub fn me() -> Identity {
 
 /// Whether a process lives; with start time 0, whether any process has the number.
 pub fn alive(who: Identity) -> bool {
-    match process::life(who.pid) {
-        Life::Since(start) => who.start == 0 || who.start == start,
+    runs(who, 0)
+}
+
+/// Where the stack of the calling process's program begins, by which [`runs`] knows it; 0 where that cannot be told.
+pub fn program() -> u64 {
+    process::life_and_program(process::process_id()).1
+}
+
+/// Whether a process lives and has executed no other program than this one. Where `program` is 0, or the kernel does not say
+/// what it runs, whether it lives.
+pub fn runs(who: Identity, program: u64) -> bool {
+    let (life, runs) = process::life_and_program(who.pid);
+    match life {
+        Life::Since(start) => (who.start == 0 || who.start == start) && (program == 0 || runs == 0 || program == runs),
         Life::Ended => false,
         // Where /proc hides others' processes only the number can be asked about.
         Life::Unknown => process::kill(who.pid, 0) != Err(Errno::SRCH),
@@ -32,5 +44,11 @@ mod tests {
         assert!(alive(Identity { start: 0, ..me }));
         assert!(!alive(Identity { start: me.start + 1, ..me }));
         assert!(!alive(Identity { pid: u32::MAX >> 1, start: 0 }));
+    }
+
+    #[test]
+    fn another_program_has_another_stack() {
+        let (me, program) = (me(), program());
+        assert!(program > 0 && runs(me, program) && runs(me, 0) && !runs(me, program + 16));
     }
 }

@@ -107,7 +107,7 @@ pub fn join_now(address: &[u8]) -> Result<(), Errno> {
         lending::begin();
         engine::forget(Kind::Small);
     }
-    let index = session.claim(identity::me(), now_ms()).ok_or(Refusal::Full).map_err(refuse)?;
+    let index = claim(session).map_err(refuse)?;
     let mut name = [0; 256];
     if let Ok(length) = file::open(c"/proc/self/comm", file::flags::READ, 0).and_then(|fd| {
         let read = file::read(fd, &mut name);
@@ -139,11 +139,17 @@ fn require(config: &Config, region: Region, placed: bool) {
 
 /// Opens the session and takes a place in it; says so when that fails.
 fn join(address: &[u8]) -> Option<(&'static Session, usize)> {
-    let joined = open(address).and_then(|session| {
-        let index = session.claim(identity::me(), now_ms()).ok_or(Refusal::Full)?;
-        Ok((session, index))
-    });
+    let joined = open(address).and_then(|session| Ok((session, claim(session)?)));
     joined.inspect_err(|reason| say::tell(format_args!("this program runs without Ream: {reason}"))).ok()
+}
+
+/// Takes a place in the session.
+fn claim(session: &Session) -> Result<usize, Refusal> {
+    let index = session.claim(identity::me(), now_ms()).ok_or(Refusal::Full)?;
+    if let Some(process) = session.process(index) {
+        process.set_program(identity::program());
+    }
+    Ok(index)
 }
 
 /// Run by the dynamic linker at exit, and where the program ends without (_exit), also in a signal handler. Nothing is torn

@@ -21,6 +21,15 @@ pub struct Ledger {
     zip_free: AtomicI64,
 }
 
+/// What the ledger keeps of all processes together, beside the pages of the budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) starving: u32,
+    pub(crate) engaged: u32,
+    pub(crate) managed: i64,
+    pub(crate) zip_free: i64,
+}
+
 /// Most pages of a budget that may be pinned: a quarter of it, and 16 MiB, are kept for what can be paged, which needs room
 /// to come and go.
 pub const fn pinnable(budget_pages: u64) -> u64 {
@@ -95,6 +104,22 @@ impl Ledger {
         let total = self.total_pages.compare_exchange(seen.0, right.0, SeqCst, SeqCst);
         total.is_ok() && self.free_pages.compare_exchange(seen.1, right.1, SeqCst, SeqCst).is_ok()
     }
+    /// Replaces the sums over all processes, as seen, by what is right, each unless it has changed since.
+    pub(crate) fn correct_sums(&self, seen: Sums, right: Sums) {
+        // One that has changed waits for the next audit.
+        let _ = self.starving.compare_exchange(seen.starving, right.starving, SeqCst, SeqCst);
+        let _ = self.engaged.compare_exchange(seen.engaged, right.engaged, SeqCst, SeqCst);
+        let _ = self.managed_pages.compare_exchange(seen.managed, right.managed, SeqCst, SeqCst);
+        let _ = self.zip_free.compare_exchange(seen.zip_free, right.zip_free, SeqCst, SeqCst);
+    }
+    pub(crate) fn sums(&self) -> Sums {
+        Sums {
+            starving: self.starving.load(SeqCst),
+            engaged: self.engaged.load(SeqCst),
+            managed: self.managed_pages.load(SeqCst),
+            zip_free: self.zip_free.load(SeqCst),
+        }
+    }
     /// Takes pages out of the budget for good, all of them or none; never more than [`pinnable`] allows.
     pub(crate) fn pin(&self, pages: u64) -> bool {
         let least = self.budget_pages() - pinnable(self.budget_pages());
@@ -166,18 +191,19 @@ impl Ledger {
         }
     }
     pub(crate) fn change_starving(&self, up: bool) {
-        if up {
-            self.starving.fetch_add(1, SeqCst);
-        } else {
-            self.starving.fetch_sub(1, SeqCst);
-        }
+        count(&self.starving, up);
     }
     pub(crate) fn change_engaged(&self, up: bool) {
-        if up {
-            self.engaged.fetch_add(1, SeqCst);
-        } else {
-            self.engaged.fetch_sub(1, SeqCst);
-        }
+        count(&self.engaged, up);
+    }
+}
+
+/// One more or one less, never less than none: who was killed between its flag and the ledger was not counted.
+fn count(number: &AtomicU32, up: bool) {
+    if up {
+        number.fetch_add(1, SeqCst);
+    } else {
+        let _ = number.fetch_update(SeqCst, SeqCst, |now| now.checked_sub(1));
     }
 }
 

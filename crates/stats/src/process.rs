@@ -16,6 +16,9 @@ pub struct Identity {
     pub start: u64,
 }
 
+/// Bits of a state word that say the stage.
+const STAGE_BITS: u32 = 3;
+
 /// Where an entry of the table is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -33,14 +36,19 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    const fn from_u64(word: u64) -> Lifecycle {
-        match word as u32 {
+    pub(crate) const fn from_u64(word: u64) -> Lifecycle {
+        match word as u32 & ((1 << STAGE_BITS) - 1) {
             1 => Lifecycle::Claiming,
             2 => Lifecycle::Expected,
             3 => Lifecycle::Live,
             4 => Lifecycle::Clearing,
             _ => Lifecycle::Free,
         }
+    }
+    /// The state word of a live process. The entry's generation is part of it: whoever looked at a process that has executed
+    /// another program since, and has got the same entry again, does not take the one for the other.
+    pub(crate) const fn live(pid: u32, generation: u64) -> u64 {
+        Lifecycle::Live.owned_by(pid) | (generation << STAGE_BITS) as u32 as u64
     }
     /// The state word of this stage under the ownership of a process.
     pub(crate) const fn owned_by(self, pid: u32) -> u64 {
@@ -52,7 +60,8 @@ impl Lifecycle {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Process {
-    /// [`Lifecycle`] in the lower half, process number of the owner in the upper.
+    /// [`Lifecycle`] in the lower half, with the lowest bits of the generation of a live one above it; process number of the
+    /// owner in the upper half.
     pub(crate) state: AtomicU64,
     pub(crate) start: AtomicU64,
     pub(crate) generation: AtomicU64,
@@ -68,6 +77,8 @@ pub struct Process {
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
     padding: AtomicU32,
+    /// See [`Process::set_program`].
+    pub(crate) program: AtomicU64,
     /// Milliseconds on the monotonic clock at which the entry was claimed or expected.
     pub(crate) since_ms: AtomicU64,
     /// First 16 bytes of the program's name, in memory order.
@@ -95,6 +106,11 @@ impl Process {
     pub fn identity(&self) -> Option<Identity> {
         let (stage, pid) = self.lifecycle();
         (stage == Lifecycle::Live).then(|| Identity { pid, start: self.start.load(SeqCst) })
+    }
+    /// Tells by what to know the program that runs: where its stack begins (field 28 of /proc/PID/stat), which a fork leaves
+    /// and another program changes. 0 where that cannot be told.
+    pub fn set_program(&self, stack: u64) {
+        self.program.store(stack, SeqCst);
     }
     /// A number that no other process of the session has or will have.
     pub fn generation(&self) -> u64 {
@@ -207,16 +223,20 @@ impl Process {
     }
     /// Takes bytes for compressed pages: all of them, or none (false).
     pub fn acquire_zip(&self, ledger: &Ledger, bytes: u64) -> bool {
-        let taken = ledger.take_zip(bytes);
-        if taken {
-            self.zipped.fetch_add(bytes, SeqCst);
-        }
-        taken
+        self.together(ledger, || {
+            let taken = ledger.take_zip(bytes);
+            if taken {
+                self.zipped.fetch_add(bytes, SeqCst);
+            }
+            taken
+        })
     }
     /// Gives bytes back that were taken so.
     pub fn give_back_zip(&self, ledger: &Ledger, bytes: u64) {
-        self.zipped.fetch_sub(bytes, SeqCst);
-        ledger.put_zip(bytes);
+        self.together(ledger, || {
+            self.zipped.fetch_sub(bytes, SeqCst);
+            ledger.put_zip(bytes);
+        });
     }
     /// Bytes that it has taken for compressed pages.
     pub fn zip_bytes(&self) -> u64 {
@@ -235,23 +255,21 @@ impl Process {
     }
     /// Counts pages that came under management (positive) or left it.
     pub fn change_managed(&self, ledger: &Ledger, by: i64) {
-        let now = self.managed.fetch_add(by, SeqCst) + by;
-        ledger.change_managed(by);
+        let now = self.together(ledger, || {
+            ledger.change_managed(by);
+            self.managed.fetch_add(by, SeqCst) + by
+        });
         if by > 0 {
             self.counters.peak_managed.raise(now as u64);
         }
     }
     /// Says whether it waits for pages.
     pub fn set_starving(&self, ledger: &Ledger, yes: bool) {
-        if self.set_flag(STARVING, yes) {
-            ledger.change_starving(yes);
-        }
+        self.count_flag(ledger, STARVING, yes, Ledger::change_starving);
     }
     /// Says whether its memory is being paged.
     pub fn set_engaged(&self, ledger: &Ledger, yes: bool) {
-        if self.set_flag(ENGAGED, yes) {
-            ledger.change_engaged(yes);
-        }
+        self.count_flag(ledger, ENGAGED, yes, Ledger::change_engaged);
     }
     /// Where it is as a rank of an MPI job.
     pub fn seat(&self) -> &Seat {
@@ -261,6 +279,10 @@ impl Process {
     pub fn engaged(&self) -> bool {
         self.flags.load(SeqCst) & ENGAGED != 0
     }
+    /// Whether it waits for pages.
+    pub(crate) fn starving(&self) -> bool {
+        self.flags.load(SeqCst) & STARVING != 0
+    }
     /// Whether it has said that it is about to end.
     pub fn leaving(&self) -> bool {
         self.flags.load(SeqCst) & LEAVING != 0
@@ -268,10 +290,25 @@ impl Process {
     pub(crate) fn set_leaving(&self, yes: bool) {
         self.set_flag(LEAVING, yes);
     }
+    /// Sets or clears a flag that the ledger counts.
+    fn count_flag(&self, ledger: &Ledger, flag: u32, yes: bool, change: impl FnOnce(&Ledger, bool)) {
+        if (self.flags.load(SeqCst) & flag != 0) != yes {
+            self.together(ledger, || {
+                if self.set_flag(flag, yes) {
+                    change(ledger, yes);
+                }
+            });
+        }
+    }
     /// Sets or clears a flag; true when that changed it.
     fn set_flag(&self, flag: u32, yes: bool) -> bool {
         let before = if yes { self.flags.fetch_or(flag, SeqCst) } else { self.flags.fetch_and(!flag, SeqCst) };
         (before & flag != 0) != yes
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, SeqCst);
     }
 
     /// Adds a lease: the process reads slots that were alive at the fork with this number. False when the list is
@@ -311,14 +348,15 @@ impl Process {
         ledger.put(held);
         ledger.unpin(self.pinned.swap(0, SeqCst));
         ledger.put_zip(self.zipped.swap(0, SeqCst));
-        self.moving.store(0, SeqCst);
         ledger.change_managed(-self.managed.swap(0, SeqCst));
         self.set_starving(ledger, false);
         self.set_engaged(ledger, false);
+        self.moving.store(0, SeqCst);
         self.set_leaving(false);
         self.counters.fold_into(total);
         self.lease_count.store(0, SeqCst);
         self.start.store(0, SeqCst);
+        self.program.store(0, SeqCst);
         self.parent_generation.store(0, SeqCst);
         held
     }

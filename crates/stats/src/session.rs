@@ -6,13 +6,14 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use crate::ledger::Sums;
 use crate::process::{Identity, Lifecycle, Process};
 use crate::{Config, Counters, Engine, Ledger, Phases, Servers, Turns, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -295,17 +296,19 @@ impl Session {
     /// held is given back and it begins anew. `None` when the table is full.
     pub fn claim(&self, who: Identity, now_ms: u64) -> Option<usize> {
         for process in self.used() {
+            let seen = process.state.load(SeqCst);
             if process.identity() == Some(who) {
-                self.clear(process, Lifecycle::Live.owned_by(who.pid), who.pid);
+                self.clear(process, seen, who.pid);
             }
         }
         let index = self.take_free(who.pid)?;
         let process = self.table.get(index)?;
         process.since_ms.store(now_ms, SeqCst);
         process.start.store(who.start, SeqCst);
-        process.generation.store(self.generations.fetch_add(1, SeqCst) + 1, SeqCst);
+        let generation = self.generations.fetch_add(1, SeqCst) + 1;
+        process.generation.store(generation, SeqCst);
         process.counters.processes.add(1);
-        process.state.store(Lifecycle::Live.owned_by(who.pid), SeqCst);
+        process.state.store(Lifecycle::live(who.pid, generation), SeqCst);
         Some(index)
     }
 
@@ -340,7 +343,7 @@ impl Session {
         }
         process.start.store(who.start, SeqCst);
         process.counters.processes.add(1);
-        process.state.store(Lifecycle::Live.owned_by(who.pid), SeqCst);
+        process.state.store(Lifecycle::live(who.pid, kept.generation), SeqCst);
         true
     }
 
@@ -373,8 +376,11 @@ impl Session {
     /// Returns the pages that it held.
     pub fn release(&self, index: usize) -> u64 {
         let Some(process) = self.table.get(index) else { return 0 };
-        let (_, pid) = process.lifecycle();
-        self.clear(process, Lifecycle::Live.owned_by(pid), pid).unwrap_or(0)
+        let seen = process.state.load(SeqCst);
+        match Lifecycle::from_u64(seen) {
+            Lifecycle::Live => self.clear(process, seen, (seen >> 32) as u32).unwrap_or(0),
+            _ => 0,
+        }
     }
 
     /// Whether a live or expected process other than entry `me` reads slots that were alive at a fork.
@@ -392,18 +398,20 @@ impl Session {
     /// Milliseconds after which an entry kept for a child that never appeared is given up.
     pub const EXPECTED_MS: u64 = 10_000;
 
-    /// Clears the entries of processes that are gone without having said so. `alive` tells whether a process lives;
-    /// with start time 0 it is asked about the number alone. `me` is the caller's process number.
-    pub fn sweep(&self, me: u32, now_ms: u64, mut alive: impl FnMut(Identity) -> bool) -> Swept {
+    /// Clears the entries of processes that are gone without having said so. `alive` tells whether a process lives, and
+    /// runs the program that [`Process::set_program`] told, where that is not 0: one that has executed a program outside
+    /// the session has none of its memory any more. With start time 0 it is asked about the number alone. `me` is the
+    /// caller's process number.
+    pub fn sweep(&self, me: u32, now_ms: u64, mut alive: impl FnMut(Identity, u64) -> bool) -> Swept {
         let mut swept = Swept::default();
         for process in self.used() {
             let seen = process.state.load(SeqCst);
-            let (stage, pid) = process.lifecycle();
-            let start = process.start.load(SeqCst);
+            let (stage, pid) = (Lifecycle::from_u64(seen), (seen >> 32) as u32);
+            let (start, program) = (process.start.load(SeqCst), process.program.load(SeqCst));
             let gone = match stage {
                 Lifecycle::Free => false,
-                Lifecycle::Live => !alive(Identity { pid, start }),
-                Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }),
+                Lifecycle::Live => !alive(Identity { pid, start }, program),
+                Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }, 0),
                 // The parent may end at once, while the child that it forked has not run yet: its end says nothing.
                 Lifecycle::Expected => now_ms.saturating_sub(process.since_ms.load(SeqCst)) > Session::EXPECTED_MS,
             };
@@ -418,12 +426,15 @@ impl Session {
     }
 
     /// Sets the free pages right after a process was killed between the two steps of taking or returning some: free
-    /// must be the budget less what live processes hold. Returns the correction in pages, 0 when there was nothing to
-    /// correct or when somebody was just moving pages (try again later).
+    /// must be the budget less what live processes hold. So, too, with what else the ledger counts of all processes: who
+    /// starves, who is paged, what is managed, what is left for compressed pages. Returns the correction in pages, 0 when
+    /// there was nothing to correct or when somebody was just changing something (try again later).
     pub fn audit(&self) -> i64 {
         let changes = self.ledger.changes.load(SeqCst);
         let free = self.ledger.free_pages();
         let total = self.ledger.total_pages();
+        let seen = self.ledger.sums();
+        let mut sums = Sums { zip_free: self.config.zip_bytes as i64, ..Sums::default() };
         let (mut held, mut pinned) = (0, 0);
         for process in self.used() {
             if process.moving.load(SeqCst) != 0 {
@@ -431,17 +442,21 @@ impl Session {
             }
             held += process.held_pages();
             pinned += process.pinned_pages();
+            sums.starving += u32::from(process.starving());
+            sums.engaged += u32::from(process.engaged());
+            sums.managed += process.managed.load(SeqCst);
+            sums.zip_free -= process.zip_bytes() as i64;
         }
         let right_total = self.ledger.budget_pages().saturating_sub(pinned);
         let right = right_total as i64 - held as i64;
-        if right == free && right_total == total
+        if (right, right_total, sums) == (free, total, seen)
             || self.used().iter().any(|process| process.moving.load(SeqCst) != 0)
             || self.ledger.changes.load(SeqCst) != changes
-            || !self.ledger.correct((total, free), (right_total, right))
         {
             return 0;
         }
-        right - free
+        self.ledger.correct_sums(seen, sums);
+        if self.ledger.correct((total, free), (right_total, right)) { right - free } else { 0 }
     }
 
     /// Finds a free entry and leaves it in stage Claiming under `pid`.

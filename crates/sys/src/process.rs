@@ -267,14 +267,22 @@ pub enum Life {
 
 /// Whether the process `pid` lives, and since when (fields 3, 20 and 22 of /proc/PID/stat).
 pub fn life(pid: u32) -> Life {
-    let Some(status) = procfs::open_status(b"/proc/", pid) else { return Life::Unknown };
-    let life = match procfs::read_field(status, 22) {
-        Some(_) if procfs::has_ended(status) => Life::Ended,
-        Some(ticks) => Life::Since(ticks),
-        None => Life::Unknown,
-    };
+    life_and_program(pid).0
+}
+
+/// The same, and where the stack of the program begins that it runs (field 28), which a fork leaves and another program
+/// changes: 0 where the kernel does not say, which others need the right for to look into the process.
+pub fn life_and_program(pid: u32) -> (Life, u64) {
+    let Some(status) = procfs::open_status(b"/proc/", pid) else { return (Life::Unknown, 0) };
+    let mut text = [0u8; 1024];
+    let bytes = file::read_at(status, &mut text, 0).unwrap_or(0);
     file::close(status);
-    life
+    let text = text.get(..bytes).unwrap_or(&[]);
+    match procfs::field(text, 22) {
+        Some(_) if procfs::ended(text) => (Life::Ended, 0),
+        Some(ticks) => (Life::Since(ticks), procfs::field(text, 28).unwrap_or(0)),
+        None => (Life::Unknown, 0),
+    }
 }
 
 /// How many threads this process has (field 20 of /proc/PID/stat); more than one when that cannot be told.

@@ -36,15 +36,9 @@ pub(crate) fn read_field(status: Fd, number: usize) -> Option<u64> {
     field(text.get(..bytes)?, number)
 }
 
-/// Whether a status file says that the whole process has ended, and only waits for its parent to hear of it. The main
-/// thread alone may have ended, too, while others go on.
-pub(crate) fn has_ended(status: Fd) -> bool {
-    let mut text = [0u8; 1024];
-    let Ok(bytes) = file::read_at(status, &mut text, 0) else { return true };
-    ended(text.get(..bytes).unwrap_or(&[]))
-}
-
-fn ended(text: &[u8]) -> bool {
+/// Whether a status line says that the whole process has ended, and only waits for its parent to hear of it. The main thread
+/// alone may have ended, too, while others go on.
+pub(crate) fn ended(text: &[u8]) -> bool {
     let Some(close) = text.iter().rposition(|byte| *byte == b')') else { return false };
     matches!(text.get(close + 2), Some(b'Z' | b'X')) && field(text, 20).is_some_and(|threads| threads <= 1)
 }
@@ -139,7 +133,7 @@ pub(crate) fn each_thread(folder: Fd, found: &mut dyn FnMut(u32)) {
 }
 
 /// The name, field 2, is in parentheses and may hold anything, so the count begins behind the last of them.
-fn field(text: &[u8], number: usize) -> Option<u64> {
+pub(crate) fn field(text: &[u8], number: usize) -> Option<u64> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let field = text.get(close + 2..)?.split(|byte| *byte == b' ').nth(number.checked_sub(3)?)?;
     core::str::from_utf8(field).ok()?.trim_ascii().parse().ok()

@@ -11,9 +11,9 @@ use crate::locks;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ream_page::StoreId;
-use ream_stats::{Expected, Identity, Process};
+use ream_stats::{Expected, Process, Session};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
@@ -26,8 +26,6 @@ pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
 /// 0: the child's pager is not ready yet; 1: it is; 2: it could not start.
 static READY: AtomicU32 = AtomicU32::new(0);
 
-/// Forks that a store's slots may be read through at once, as the statistics keep them.
-const FORKS: usize = 64;
 /// Descriptors of one store: a connection to each memory server, and a file for each volume.
 const PARTS: usize = size_of::<Anchors>() / size_of::<Fd>();
 const STORES: usize = 256 * PARTS;
@@ -97,11 +95,10 @@ struct Ancestors(UnsafeCell<([Fd; STORES], usize)>);
 unsafe impl Sync for Ancestors {}
 static ANCESTORS: Ancestors = Ancestors(UnsafeCell::new(([Fd(-1); STORES], 0)));
 
-/// Numbers of the forks whose children may still read our store.
-struct Forks(UnsafeCell<([u64; FORKS], usize)>);
-// SAFETY: changed by the prepare handler while the pager is parked, and by the pager otherwise.
-unsafe impl Sync for Forks {}
-static FORK_NUMBERS: Forks = Forks(UnsafeCell::new(([0; FORKS], 0)));
+/// The number under which children lease our store: that of the first fork since its slots were frozen, for all of them,
+/// since slots thaw all at once when the last lease has ended. 0 while nothing is leased. Changed by the prepare handler
+/// while the pager is parked, and by the pager otherwise.
+static LEASED_AS: AtomicU64 = AtomicU64::new(0);
 
 /// A fork is between its first and its last handler.
 static FORKING: AtomicBool = AtomicBool::new(false);
@@ -198,19 +195,12 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
         }
         return;
     }
-    let number = session.next_fork();
-    complete &= child.lease(number);
+    if LEASED_AS.load(SeqCst) == 0 {
+        LEASED_AS.store(session.next_fork(), SeqCst);
+    }
+    complete &= child.lease(LEASED_AS.load(SeqCst));
     for inherited in entry.each_lease() {
         complete &= child.lease(inherited);
-    }
-    // SAFETY: the pager is parked; see `Forks`.
-    let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
-    match numbers.get_mut(*count) {
-        Some(place) => {
-            *place = number;
-            *count += 1;
-        }
-        None => complete = false,
     }
     if !complete {
         // Too many generations at once: without a lease the child must not run.
@@ -285,24 +275,25 @@ pub fn fork_child() {
     // Those of threads that stayed behind.
     LOANS.forget_all();
     if let Some(session) = ENGINE.session() {
-        let pid = process::process_id();
-        let who = Identity { pid, start: process::start_time(pid).unwrap_or(0) };
-        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, who));
+        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, identity::me()));
         if adopted {
             ENGINE.process.store(child_of(kept).index, SeqCst);
-            handed = ENGINE.entry().map_or(0, Process::held_pages);
+            if let Some(entry) = ENGINE.entry() {
+                entry.set_program(identity::program());
+                handed = entry.held_pages();
+            }
         } else if kept.engaged {
             if !kept.refused {
                 tell(format_args!(
-                    "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 64 forks one inside the other)"
+                    "this forked process cannot go on: the session has no place for it (more than 4096 processes, or 255 forks one inside the other)"
                 ));
             }
             process::end_process(125);
         }
         session.ring();
         futex::wake(session.bell(), u32::MAX, Scope::Shared);
-        // SAFETY: no pager runs yet in this process; see `Forks`.
-        unsafe { (*FORK_NUMBERS.0.get()).1 = 0 };
+        // Nobody reads our own store yet.
+        LEASED_AS.store(0, SeqCst);
     }
     if kept.engaged {
         if let Some(regions) = &regions {
@@ -402,22 +393,18 @@ pub(super) fn sleep_while_parked(ticket: u32) {
 pub(super) fn leased() -> bool {
     let Some(session) = ENGINE.session() else { return false };
     let me = ENGINE.process.load(SeqCst);
-    // A process that was killed holds no lease: whoever looks first takes it off the list.
-    session.sweep(process::process_id(), process::now_us() / 1000, identity::alive);
-    // SAFETY: see `Forks`; this is the pager, and it is not parked.
-    let (numbers, count) = unsafe { &mut *FORK_NUMBERS.0.get() };
-    let mut kept = 0;
-    for index in 0..*count {
-        let number = numbers.get(index).copied().unwrap_or(0);
-        if session.leased_by_others(number, me) {
-            if let Some(place) = numbers.get_mut(kept) {
-                *place = number;
-            }
-            kept += 1;
-        }
+    // A process that was killed, or has executed another program, holds no lease: whoever looks first takes it off the list.
+    sweep(session);
+    let leased = session.leased_by_others(LEASED_AS.load(SeqCst), me);
+    if !leased {
+        LEASED_AS.store(0, SeqCst);
     }
-    *count = kept;
-    kept > 0
+    leased
+}
+
+/// Clears the entries of processes that have gone, or have executed a program outside the session.
+pub(super) fn sweep(session: &Session) {
+    session.sweep(process::process_id(), process::now_us() / 1000, identity::runs);
 }
 
 /// Pages of what is charged that are in RAM, at most.

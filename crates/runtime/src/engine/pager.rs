@@ -32,6 +32,8 @@ const IDLE: u64 = 100_000;
 const BRIEF: u64 = 1000;
 /// Pages by which the budget is overdrawn at a time when nothing can be evicted and a thread waits.
 const OVERDRAFT: u64 = 256;
+/// How often processes that have executed another program are looked for while somebody starves, in microseconds.
+const SWEEPING: u64 = 1_000_000;
 /// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
 const PATIENCE: u64 = 500_000;
 /// Exit status when the program had to be stopped.
@@ -163,6 +165,7 @@ pub(super) fn run() -> ! {
         last_housekeeping: 0,
         last_look: process::now_us(),
         starving_since: 0,
+        last_sweep: 0,
         company: Company::default(),
         minute: Minute::default(),
         overdrawn: false,
@@ -182,6 +185,7 @@ struct Pager {
     last_look: u64,
     /// When a thread began to wait for a frame that nothing here can free; 0 if none does.
     starving_since: u64,
+    last_sweep: u64,
     company: Company,
     minute: Minute,
     /// The user has been told that the budget does not hold.
@@ -433,9 +437,14 @@ impl Pager {
         if missing > 0 {
             self.overdraw(missing);
         }
+        let starving = session.ledger().starving() > 0;
         if self.shard.is_frozen() && !fork::leased() {
             self.shard.thaw();
             self.shard.machine_mut().thaw();
+        } else if starving && self.last_look - self.last_sweep > SWEEPING {
+            // What somebody held who has executed a program outside the session: of that nobody else hears.
+            self.last_sweep = self.last_look;
+            fork::sweep(session);
         }
     }
 

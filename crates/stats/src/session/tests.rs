@@ -175,15 +175,53 @@ fn the_sweep_clears_dead_ones_at_every_stage() {
     let late = session.expect(live, 0).unwrap();
     let half = session.take_free(3).unwrap();
     let alive = |who: Identity| who.pid == 1;
-    assert_eq!(session.sweep(1, 100, alive), Swept { processes: 2, pages: 40 });
+    assert_eq!(session.sweep(1, 100, |who, _| alive(who)), Swept { processes: 2, pages: 40 });
     assert_eq!(session.ledger().free_pages(), 100);
     assert_eq!(session.process(half).unwrap().lifecycle().0, Lifecycle::Free);
     assert_eq!(session.process(late.index).unwrap().lifecycle().0, Lifecycle::Expected);
-    assert_eq!(session.sweep(1, Session::EXPECTED_MS + 1, alive).processes, 1);
+    assert_eq!(session.sweep(1, Session::EXPECTED_MS + 1, |who, _| alive(who)).processes, 1);
     assert!(!session.adopt(late, 1, id(7)));
     assert_eq!(session.others(None), 1);
     // The same number with another start time is another process.
-    assert_eq!(session.sweep(1, 0, |who| who == Identity { pid: 1, start: 11 }).processes, 1);
+    assert_eq!(session.sweep(1, 0, |who, _| who == Identity { pid: 1, start: 11 }).processes, 1);
+}
+
+/// A forked child that executes a program outside the session keeps number and start time, and needs nothing any more.
+#[test]
+fn who_executes_a_program_outside_the_session_holds_nothing() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let parent = session.claim(id(1), 0).unwrap();
+    session.process(parent).unwrap().set_program(70);
+    let kept = session.expect(parent, 0).unwrap();
+    let child = session.process(kept.index).unwrap();
+    assert!(child.lease(9) && session.adopt(kept, 1, id(2)));
+    child.acquire(session.ledger(), 40);
+    child.set_engaged(session.ledger(), true);
+    // Not told, or not to be seen: it counts as the one that it was.
+    assert_eq!(session.sweep(1, 0, |_, program| program == 0 || program == 70).processes, 0);
+    child.set_program(70);
+    assert_eq!(session.sweep(1, 0, |_, program| program == 70).processes, 0);
+    let executed = |who: Identity, program| program == if who.pid == 2 { 80 } else { 70 };
+    assert_eq!(session.sweep(1, 0, executed), Swept { processes: 1, pages: 40 });
+    assert_eq!((session.ledger().free_pages(), session.ledger().engaged()), (100, 0));
+    assert!(!session.leased_by_others(9, parent) && session.others(None) == 1);
+}
+
+/// It joins again between the look at it and what follows from that.
+#[test]
+fn who_has_joined_anew_is_not_taken_for_what_it_was() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let first = session.claim(id(5), 0).unwrap();
+    session.process(first).unwrap().set_program(70);
+    let mut second = None;
+    let swept = session.sweep(1, 0, |who, program| {
+        second = session.claim(who, 0);
+        program != 70
+    });
+    assert_eq!((swept.processes, second), (0, Some(first)));
+    assert_eq!(session.process(first).unwrap().identity(), Some(id(5)));
 }
 
 /// A daemon's first process ends as soon as it has forked; its child may not have run yet.
@@ -194,9 +232,9 @@ fn a_child_whose_parent_has_ended_takes_its_entry() {
     let parent = session.claim(id(1), 0).unwrap();
     let kept = session.expect(parent, 0).unwrap();
     session.release(parent);
-    assert_eq!(session.sweep(9, 100, |who| who.pid == 9).processes, 0);
+    assert_eq!(session.sweep(9, 100, |who, _| who.pid == 9).processes, 0);
     assert!(session.adopt(kept, 1, id(2)));
-    assert_eq!(session.sweep(9, 100, |who| who.pid == 2).processes, 0);
+    assert_eq!(session.sweep(9, 100, |who, _| who.pid == 2).processes, 0);
 }
 
 #[test]
@@ -211,10 +249,46 @@ fn the_audit_finds_pages_lost_by_a_kill() {
     process.moving.store(1, SeqCst);
     session.ledger().take(25);
     assert_eq!(session.audit(), 0);
-    session.sweep(9, 0, |_| false);
+    session.sweep(9, 0, |_, _| false);
     assert_eq!(session.ledger().free_pages(), 75);
     assert_eq!(session.audit(), 25);
     assert_eq!(session.ledger().free_pages(), 100);
+}
+
+/// Killed between an entry's flag and the ledger's count, either way round, and at the other sums.
+#[test]
+fn the_audit_counts_anew_what_a_kill_left() {
+    let config = Config { budget_bytes: 100 * 4096, zip_bytes: 500, ..Config::new() };
+    let shared = Shared::with(&config);
+    let (session, ledger) = (shared.session, shared.session.ledger());
+    let lives = session.process(session.claim(id(1), 0).unwrap()).unwrap();
+    lives.set_engaged(ledger, true);
+    lives.change_managed(ledger, 40);
+    assert!(lives.acquire_zip(ledger, 100));
+    let sums = ledger.sums();
+    // Counted in its entry only: none is taken away that was not added, and no count passes below zero.
+    let killed = session.process(session.claim(id(2), 0).unwrap()).unwrap();
+    killed.moving.store(1, SeqCst);
+    killed.set_flags(3);
+    killed.managed.store(30, SeqCst);
+    session.audit();
+    assert_eq!(ledger.sums(), sums, "it was in the middle of a change");
+    session.sweep(9, 0, |who, _| who == id(1));
+    assert_eq!((ledger.starving(), ledger.engaged(), ledger.managed_pages()), (0, 0, 10));
+    assert_eq!(session.audit(), 0);
+    assert_eq!(ledger.sums(), sums);
+    // Counted in the ledger only.
+    let killed = session.process(session.claim(id(3), 0).unwrap()).unwrap();
+    killed.moving.store(1, SeqCst);
+    ledger.change_engaged(true);
+    ledger.change_starving(true);
+    ledger.change_managed(30);
+    assert!(ledger.take_zip(200));
+    session.sweep(9, 0, |who, _| who == id(1));
+    assert_ne!(ledger.sums(), sums);
+    assert_eq!(session.audit(), 0);
+    assert_eq!(ledger.sums(), sums);
+    assert_eq!(ledger.zip_free(), 400);
 }
 
 #[test]
@@ -316,7 +390,7 @@ fn the_sums_hold_under_threads() {
         for sweeper in 0..2 {
             scope.spawn(move || {
                 while finished.load(SeqCst) < 4 {
-                    session.sweep(5000 + sweeper, 0, |who| {
+                    session.sweep(5000 + sweeper, 0, |who, _| {
                         !dead.get(who.pid as usize).is_some_and(|dead| dead.load(SeqCst))
                     });
                     std::thread::yield_now();
@@ -324,7 +398,7 @@ fn the_sums_hold_under_threads() {
             });
         }
     });
-    session.sweep(6000, 0, |_| false);
+    session.sweep(6000, 0, |_, _| false);
     assert_eq!(session.ledger().free_pages(), BUDGET as i64);
     assert_eq!(session.audit(), 0);
     assert_eq!(session.ended().faults.get(), 1600);

@@ -232,7 +232,7 @@ fn the_dead_give_their_place_and_their_lock_back() {
     // Killed in the middle of a decision.
     core::mem::forget(shared.session.decide(Some(all[0]), |_| true, || ()));
     let lives = |who: Identity| who.pid != 1;
-    shared.session.sweep(9, 100, lives);
+    shared.session.sweep(9, 100, |who, _| lives(who));
     shared.session.decide(Some(all[1]), lives, || ()).look(5, 1 << 40, &mut |_| ());
     assert_eq!(shared.stand(all[1]), Stand::Running);
 }
@@ -257,7 +257,7 @@ fn turns_of_many() {
                     let until_running = || {
                         while seat.stand() != Stand::Running {
                             pause();
-                            session.sweep(99, 1, alive);
+                            session.sweep(99, 1, |who, _| alive(who));
                             session.decide(Some(me), alive, pause).look(1, 1 << 40, &mut |_| ());
                         }
                     };
