@@ -226,7 +226,11 @@ impl Remote {
                 core::slice::from_raw_parts_mut(start, PAGE_BYTES)
             };
             let (who, seal) = (table.holder(slot), table.seal(slot).unwrap_or_default());
-            if key.open(&bound, page, &seal) || who & SPILLED == 0 {
+            if key.open(&bound, page, &seal) {
+                self.mend.opened(tag, slot);
+                continue;
+            }
+            if who & SPILLED == 0 {
                 continue;
             }
             match self.changes.since(op.changes, op.table, slot) {
