@@ -284,9 +284,10 @@ impl Remote {
                 }
             }
             self.mend.wake();
-            // Those that others are still to answer, too.
+            // Those that others are still to answer, too. What waits for the block is no part of it, and has its turn next.
             for op in self.ops.as_mut_slice().iter_mut().take(self.config.io_limit as usize) {
-                if op.nature() == super::Nature::Write && op.touches(0, slot, pages) {
+                let in_block = op.good & SPILLED != 0 && op.touches(0, slot, pages);
+                if op.nature() == super::Nature::Write && in_block {
                     op.good &= !SPILLED;
                     op.bad |= SPILLED;
                 }
@@ -301,3 +302,6 @@ impl Remote {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
