@@ -349,8 +349,11 @@ impl Remote {
         first
     }
 
+    /// What there is no place for is not told; for what ends the program there is one.
     fn tell(&mut self, news: News) {
-        if let Some(place) = self.news.iter_mut().find(|place| place.is_none()) {
+        let kept = usize::from(!matches!(news, News::Fatal(..)));
+        let places = self.news.len() - kept;
+        if let Some(place) = self.news.iter_mut().take(places).find(|place| place.is_none()) {
             *place = Some(news);
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Spill {
     pub(super) writes: Queue<u32>,
     pub(super) reads: Queue<u32>,
     broken_until: u64,
+    /// A page in the file was not genuine; said once.
+    forged: bool,
 }
 
 impl Spill {
@@ -51,6 +53,7 @@ impl Spill {
             writes: Queue::new(ops)?,
             reads: Queue::new(ops)?,
             broken_until: 0,
+            forged: false,
         })
     }
 
@@ -244,10 +247,10 @@ impl Remote {
         }
         if forged {
             self.mend.wake();
-            if elsewhere {
-                self.tell(News::Forged(SPILL));
-            } else {
+            if !elsewhere {
                 self.forged = Some(SPILL);
+            } else if self.spill.as_mut().is_some_and(|spill| !core::mem::replace(&mut spill.forged, true)) {
+                self.tell(News::Forged(SPILL));
             }
         }
         !elsewhere

@@ -31,3 +31,16 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
     remote.up = (1 << servers) - 1;
     remote
 }
+
+#[test]
+fn there_is_a_place_for_the_news_that_ends_the_program() {
+    let mut remote = remote(2, |_| {});
+    (0..100).for_each(|_| remote.tell(News::Back(0)));
+    remote.tell(News::Fatal(1, Lost::Late));
+    let mut last = None;
+    let mut count = 0;
+    while let Some(news) = remote.take_news() {
+        (last, count) = (Some(news), count + 1);
+    }
+    assert_eq!((last, count), (Some(News::Fatal(1, Lost::Late)), remote.news.len()));
+}

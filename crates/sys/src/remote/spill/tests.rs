@@ -1,9 +1,9 @@
-//! Writes behind others of the same slots, to a file that cannot be written.
+//! A file that cannot be written, or that somebody else has written.
 
 extern crate std;
 
 use super::super::tests::remote;
-use super::super::{Message, request};
+use super::super::{Message, Op, request};
 use super::*;
 use ream_wire::message::{Kind, Status};
 
@@ -53,4 +53,22 @@ fn a_write_whose_block_fails_while_the_server_is_to_answer_is_with_the_server() 
     answer(&mut remote, 1);
     assert_eq!(remote.pop_ended(), Some((1, (PAGES as usize * PAGE_BYTES) as i32)));
     assert_eq!(remote.tables.get(0).map(|own| own.holder(0)), Some(1));
+}
+
+#[test]
+fn a_forged_local_copy_is_told_once() {
+    let mut remote = remote(1, |config| (config.spill, config.spill_sealed) = (true, true));
+    let mut frames = std::vec![7u8; PAGE_BYTES];
+    for slot in 0..3 {
+        let own = remote.tables.get_mut(0).unwrap();
+        assert!(own.begin(slot, 1, &mut remote.counts));
+        own.put(slot, 1, 1 | SPILLED, &mut remote.counts);
+        let mut op = Op::read(0, slot, 1, frames.as_mut_ptr().expose_provenance(), 0);
+        (op.part, op.changes) = (1, remote.changes.count());
+        *remote.ops.get_mut(1).unwrap() = op;
+        assert!(!remote.open_spilled(1));
+        assert_eq!(remote.tables.get(0).map(|own| own.holder(slot)), Some(1));
+    }
+    let told: std::vec::Vec<_> = core::iter::from_fn(|| remote.take_news()).collect();
+    assert_eq!((told, remote.forged()), (std::vec![News::Forged(SPILL)], None));
 }
