@@ -1,7 +1,9 @@
 //! Copies that were lost are made again, while there is nothing more urgent: pages are read from who has them and written to
 //! who has not, a few at a time, by the lanes for read-ahead and write-back.
 //!
-//! A page that is written anew meanwhile is left out: what was read then is no longer what its seal is for.
+//! A page that is written anew meanwhile is left out: what was read then is no longer what its seal is for. So is one that did
+//! not open: what is there instead is not what its number was used for, and the same number with anything else gives the page
+//! away. Whoever seals asks for both.
 
 use super::{AHEAD, CHUNK, Nature, Op, Remote, SEGMENT, SPILLED, Table, WRITE};
 use crate::file::Part;
@@ -18,7 +20,7 @@ pub(super) const LOOK: u32 = 1 << 16;
 pub(super) const LOG: usize = usize::MAX;
 /// When all was looked at and some of it is under way, how long until it is looked at again.
 const BRIEF: u64 = 1000;
-/// When there was nobody to copy to, how long until that is tried again, in microseconds.
+/// When there was nobody to copy to, or to copy from, how long until that is tried again, in microseconds.
 const AGAIN: u64 = 100_000;
 
 /// A run of pages that is being copied.
@@ -30,10 +32,23 @@ pub(super) struct Job {
     pages: u32,
     /// Who is to get it.
     target: usize,
-    /// It comes from a file in clear: nobody vouches for it, so it gets a number of its own.
+    /// It comes from where pages are in clear: nobody vouches for it, so it gets a number of its own.
     filed: bool,
+    /// Its pages keep their numbers: only those are copied that have opened, bit by page.
+    must_open: bool,
+    opened: u64,
     versions: [u32; CHUNK as usize],
     part: Part,
+}
+
+const _: () = assert!(CHUNK <= u64::BITS, "a bit for each page of a job");
+
+impl Job {
+    /// Whether a page of it may be sealed with the number that it had.
+    fn may_seal(&self, slot: u32) -> bool {
+        let at = slot.wrapping_sub(self.slot);
+        at < self.pages && (!self.must_open || self.opened >> at & 1 != 0)
+    }
 }
 
 const FREE: Job = Job {
@@ -43,6 +58,8 @@ const FREE: Job = Job {
     pages: 0,
     target: 0,
     filed: false,
+    must_open: true,
+    opened: 0,
     versions: [0; CHUNK as usize],
     part: Part { address: 0, bytes: 0 },
 };
@@ -59,6 +76,8 @@ pub(super) struct Mend {
     /// Whether something was found since the search began at the start, and when it may begin again.
     found: bool,
     not_before: u64,
+    /// Pages could not be copied, since they did not open: others may open later.
+    refused: bool,
 }
 
 impl Mend {
@@ -73,6 +92,7 @@ impl Mend {
             awake: false,
             found: false,
             not_before: 0,
+            refused: false,
         }
     }
 
@@ -128,20 +148,52 @@ impl Mend {
         job.and_then(|job| job.versions.get(slot.checked_sub(job.slot)? as usize)).copied().unwrap_or(0)
     }
 
-    /// Whether a slot of the own store is one of a job, and was not written since that was begun.
+    /// A page of a read has opened; if the read is a job's, it is what was written.
+    pub(super) fn opened(&mut self, tag: u32, slot: u32) {
+        let job = tag.checked_sub(self.first_tag).and_then(|number| self.jobs.get_mut(number as usize));
+        let Some(job) = job.filter(|job| (job.slot..job.slot + job.pages).contains(&slot)) else { return };
+        job.opened |= 1 << (slot - job.slot);
+    }
+
+    /// From this slot on a job's pages are read once more.
+    pub(super) fn reads_again(&mut self, tag: u32, slot: u32) {
+        let job = tag.checked_sub(self.first_tag).and_then(|number| self.jobs.get_mut(number as usize));
+        let Some(job) = job.filter(|job| (job.slot..job.slot + job.pages).contains(&slot)) else { return };
+        job.opened &= (1 << (slot - job.slot)) - 1;
+    }
+
+    /// Of a job that has been read the first run is left that may be copied. False when there is none.
+    fn keep_opened(&mut self, job: usize) -> bool {
+        let Some(job) = self.jobs.get_mut(job) else { return false };
+        let (first, end) = (job.slot, job.slot + job.pages);
+        let lead = (first..end).take_while(|slot| !job.may_seal(*slot)).count();
+        let pages = (first + lead as u32..end).take_while(|slot| job.may_seal(*slot)).count();
+        self.refused |= pages < job.pages as usize;
+        (job.slot, job.pages) = (first + lead as u32, pages as u32);
+        if pages > 0 {
+            job.opened >>= lead;
+            job.versions.copy_within(lead.., 0);
+            job.part = Part { address: job.part.address + lead * PAGE_BYTES, bytes: pages * PAGE_BYTES };
+        }
+        pages > 0
+    }
+
+    /// Whether a slot of the own store is one of a job, may be sealed, and was not written since that was begun.
     pub(super) fn has(&self, job: usize, slot: u32, own: &Table) -> bool {
         let Some(job) = self.jobs.get(job) else { return false };
         let version = slot.checked_sub(job.slot).and_then(|at| job.versions.get(at as usize));
-        version == Some(&own.version(slot)) && slot < job.slot + job.pages && own.holder(slot) != 0
+        version == Some(&own.version(slot)) && job.may_seal(slot) && own.holder(slot) != 0
     }
 
-    /// Whether no page of a job was written since it was read.
+    /// Whether all pages of a job may be sealed, and none was written since it was read.
     pub(super) fn is_current(&self, job: usize, tables: &MapSlice<Table>) -> bool {
         let Some((job, table)) = self.jobs.get(job).and_then(|job| Some((job, tables.get(job.table as usize)?))) else {
             return false;
         };
         let pages = job.versions.iter().zip(job.slot..job.slot + job.pages);
-        pages.take(job.pages as usize).all(|(version, slot)| table.version(slot) == *version && table.holder(slot) != 0)
+        pages
+            .take(job.pages as usize)
+            .all(|(version, slot)| table.version(slot) == *version && table.holder(slot) != 0 && job.may_seal(slot))
     }
 }
 
@@ -170,7 +222,8 @@ impl Remote {
                     return false;
                 }
                 Found::More => {
-                    self.mend.not_before = now + BRIEF;
+                    let refused = core::mem::take(&mut self.mend.refused);
+                    self.mend.not_before = now + if refused { AGAIN } else { BRIEF };
                     return false;
                 }
             }
@@ -217,7 +270,8 @@ impl Remote {
             }
             let Some(target) = self.target_of(index, slot, who) else { continue };
             // A page that opened is what was written.
-            let filed = who == SPILLED && !self.config.spill_sealed;
+            let sealed = |with_file| if with_file { self.config.spill_sealed } else { self.config.sealed };
+            let filed = sealed(target == ream_stats::SPILL) && !sealed(who == SPILLED);
             self.mend.found = true;
             return Found::Job(Job { busy: true, table: index, slot, pages, target, filed, ..FREE });
         }
@@ -297,6 +351,9 @@ impl Remote {
         let bytes = CHUNK as usize * PAGE_BYTES;
         let address = self.mend.memory.as_ptr().expose_provenance() + number * bytes;
         job.part = Part { address, bytes: job.pages as usize * PAGE_BYTES };
+        // What is in clear where it goes has no seal.
+        let sealed = if job.target == ream_stats::SPILL { self.config.spill_sealed } else { self.config.sealed };
+        job.must_open = sealed && !job.filed;
         let tag = self.mend.first_tag + number as u32;
         if let (Some(place), Some(op)) = (self.mend.jobs.get_mut(number), self.ops.get_mut(tag as usize)) {
             *place = job;
@@ -308,8 +365,11 @@ impl Remote {
     /// The reading or the writing of a job has ended.
     pub(super) fn mended(&mut self, number: usize, result: i32) {
         let tag = self.mend.first_tag + number as u32;
-        let Some(job) = self.mend.jobs.get(number).copied() else { return };
         let read = self.ops.get(tag as usize).is_some_and(|op| op.parts == 0);
+        if read && result >= 0 && !self.mend.keep_opened(number) {
+            return self.end_job(number);
+        }
+        let Some(job) = self.mend.jobs.get(number).copied() else { return };
         let current = self.mend.is_current(number, &self.tables);
         let there = matches!(job.target, ream_stats::SPILL | LOG) || self.up >> job.target & 1 != 0;
         if result < 0 || !current || !there {
@@ -354,12 +414,14 @@ impl Remote {
         self.config.process.counters.pages_copied_again.add(job.pages.into());
     }
 
-    /// Numbers pages anew that come from the file: a seal's number must not be used again for what may be something else.
+    /// Numbers pages anew that come from where they are in clear: a seal's number must not be used again for what may be something
+    /// else.
     fn renew(&mut self, number: usize) -> bool {
         let Some(job) = self.mend.jobs.get_mut(number) else { return false };
         let Some(table) = self.tables.get_mut(job.table as usize) else { return false };
-        // Nobody has them under their old number.
-        let alone = (job.slot..job.slot + job.pages).all(|slot| table.holder(slot) == SPILLED);
+        // Nobody has them sealed, under their old number.
+        let sealed = if self.config.spill_sealed { SPILLED } else { 0 } | if self.config.sealed { !SPILLED } else { 0 };
+        let alone = (job.slot..job.slot + job.pages).all(|slot| table.holder(slot) & sealed == 0);
         if !alone || !table.renew(job.slot, job.pages) {
             return false;
         }
@@ -385,3 +447,6 @@ pub(super) enum Found {
     /// Nothing yet.
     More,
 }
+
+#[cfg(test)]
+mod tests;

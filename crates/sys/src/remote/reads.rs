@@ -13,6 +13,7 @@ impl Remote {
             return self.route_row(tag);
         }
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
+        self.mend.reads_again(tag, op.slot + op.done);
         let Some(table) = self.tables.get(op.table as usize) else { return };
         let can = self.up | SPILLED;
         // Slots that nobody has were never written, or are being written: nobody wants them, the hash would tell.
@@ -160,8 +161,12 @@ impl Remote {
                 core::slice::from_raw_parts_mut(start, PAGE_BYTES)
             };
             let who = table.holder(slot);
+            if key.open(&place, page, &seal) {
+                self.mend.opened(tag, slot);
+                continue;
+            }
             // What was never written is read along at times, and then not wanted.
-            if !key.open(&place, page, &seal) && who >> index & 1 != 0 {
+            if who >> index & 1 != 0 {
                 match self.changes.since(op.changes, op.table, slot) {
                     Some(true) => continue,
                     Some(false) => {}

@@ -112,6 +112,7 @@ impl Remote {
         self.unpin(tag);
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
         let (first, end) = (op.slot + op.done, op.slot + op.pages);
+        self.mend.reads_again(tag, first);
         let spot = self.spot(op.table, first);
         // As long as the rows, too, follow one another in one group.
         let follows = |slot: &u32| match (spot, self.spot(op.table, *slot)) {
@@ -199,8 +200,11 @@ impl Remote {
             }
             // SAFETY: frames of the read, which nobody else uses before its end is told.
             unsafe { core::ptr::with_exposed_provenance_mut::<u8>(op.place()).write_bytes(0, PAGE_BYTES) };
-            // Whether anybody wanted it, the pager's hash tells.
-            self.forged = self.forged.or(Some(server));
+            // It is nowhere from now on. Whether anybody wanted it, the pager's hash tells.
+            if let Some(table) = self.tables.get_mut(op.table as usize) {
+                table.give_up(op.slot + op.done, &mut self.counts);
+            }
+            (self.forged, self.log.stale) = (self.forged.or(Some(server)), true);
             return self.part_read(tag);
         }
         // What is on its way to others was added to the sum already.
@@ -282,7 +286,11 @@ impl Remote {
             let slot = op.slot + op.done + at;
             let place = Place { lease: table.lease, store: table.store, slot, version: table.version(slot) };
             let seal: &[u8; SEAL] = seal.try_into().unwrap_or(&[0; SEAL]);
-            if !self.config.sealed || key.open(&place, page, seal) || table.column_of(slot).is_none() {
+            if self.config.sealed && key.open(&place, page, seal) {
+                self.mend.opened(tag, slot);
+                continue;
+            }
+            if !self.config.sealed || table.column_of(slot).is_none() {
                 continue;
             }
             // A page that was written anew meanwhile nobody wants.

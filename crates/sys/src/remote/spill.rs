@@ -41,6 +41,8 @@ pub(super) struct Spill {
     pub(super) writes: Queue<u32>,
     pub(super) reads: Queue<u32>,
     broken_until: u64,
+    /// A page in the file was not genuine; said once.
+    forged: bool,
 }
 
 impl Spill {
@@ -51,6 +53,7 @@ impl Spill {
             writes: Queue::new(ops)?,
             reads: Queue::new(ops)?,
             broken_until: 0,
+            forged: false,
         })
     }
 
@@ -226,7 +229,11 @@ impl Remote {
                 core::slice::from_raw_parts_mut(start, PAGE_BYTES)
             };
             let (who, seal) = (table.holder(slot), table.seal(slot).unwrap_or_default());
-            if key.open(&bound, page, &seal) || who & SPILLED == 0 {
+            if key.open(&bound, page, &seal) {
+                self.mend.opened(tag, slot);
+                continue;
+            }
+            if who & SPILLED == 0 {
                 continue;
             }
             match self.changes.since(op.changes, op.table, slot) {
@@ -240,10 +247,10 @@ impl Remote {
         }
         if forged {
             self.mend.wake();
-            if elsewhere {
-                self.tell(News::Forged(SPILL));
-            } else {
+            if !elsewhere {
                 self.forged = Some(SPILL);
+            } else if self.spill.as_mut().is_some_and(|spill| !core::mem::replace(&mut spill.forged, true)) {
+                self.tell(News::Forged(SPILL));
             }
         }
         !elsewhere
@@ -280,9 +287,10 @@ impl Remote {
                 }
             }
             self.mend.wake();
-            // Those that others are still to answer, too.
+            // Those that others are still to answer, too. What waits for the block is no part of it, and has its turn next.
             for op in self.ops.as_mut_slice().iter_mut().take(self.config.io_limit as usize) {
-                if op.nature() == super::Nature::Write && op.touches(0, slot, pages) {
+                let in_block = op.good & SPILLED != 0 && op.touches(0, slot, pages);
+                if op.nature() == super::Nature::Write && in_block {
                     op.good &= !SPILLED;
                     op.bad |= SPILLED;
                 }
@@ -297,3 +305,6 @@ impl Remote {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,6 +145,13 @@ impl Table {
         }
     }
 
+    /// Nobody can give what is in a slot's row, and there are no copies: it is in none from now on.
+    pub(super) fn give_up(&mut self, slot: u32, counts: &mut Counts) {
+        counts.change(self.byte(self.holders, slot), 0);
+        self.groups.leave(slot, true);
+        self.set_holder(slot, 0);
+    }
+
     /// These servers have lost all: their columns, and copies. Returns how many slots cannot be had any more.
     pub(super) fn lose_columns(&mut self, who: u32, counts: &mut Counts) -> u64 {
         let ancestor = self.copies != 0;
@@ -160,9 +167,7 @@ impl Table {
             let Some((server, spoilt)) = self.column_of(slot) else { continue };
             if self.copies_of(slot) == 0 && self.groups.is_gone(slot, server, spoilt) {
                 gone += 1;
-                counts.change(self.byte(self.holders, slot), 0);
-                self.groups.leave(slot, true);
-                self.set_holder(slot, 0);
+                self.give_up(slot, counts);
             }
         }
         for (index, attic) in self.attics.iter_mut().enumerate() {

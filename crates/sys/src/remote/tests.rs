@@ -1,0 +1,46 @@
+//! What tests of this folder begin with: memory servers that nobody has called.
+
+use super::*;
+use ream_stats::{Config, Identity};
+
+/// A store at so many servers. They count as there, and have no connections: what is asked of them stays where it waits.
+pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> Remote {
+    let memory = MapSlice::<u8>::new(Session::BYTES).unwrap().leak().as_mut_ptr();
+    // SAFETY: fresh zeros, for ever, and nobody else's.
+    let session = unsafe { Session::create(memory, 1, &Config::new(), 0) };
+    let process = session.claim(Identity { pid: 1, start: 1 }, 0).and_then(|index| session.process(index)).unwrap();
+    let address = Address::new(4, &[127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1, 0).unwrap();
+    let mut config = RemoteConfig {
+        session,
+        process,
+        servers: core::array::from_fn(|index| (index < servers).then_some(address)),
+        replicas: 1,
+        spill: false,
+        parity: false,
+        spill_sealed: false,
+        sealed: true,
+        deadline_us: 1_000_000,
+        slots: 10_000,
+        io_limit: 8,
+    };
+    change(&mut config);
+    let Ok(mut remote) = Remote::unconnected(&config) else { panic!("no memory") };
+    for peer in remote.peers.iter_mut().take(servers) {
+        (peer.state, peer.free) = (State::Up, 1 << 30);
+    }
+    remote.up = (1 << servers) - 1;
+    remote
+}
+
+#[test]
+fn there_is_a_place_for_the_news_that_ends_the_program() {
+    let mut remote = remote(2, |_| {});
+    (0..100).for_each(|_| remote.tell(News::Back(0)));
+    remote.tell(News::Fatal(1, Lost::Late));
+    let mut last = None;
+    let mut count = 0;
+    while let Some(news) = remote.take_news() {
+        (last, count) = (Some(news), count + 1);
+    }
+    assert_eq!((last, count), (Some(News::Fatal(1, Lost::Late)), remote.news.len()));
+}
