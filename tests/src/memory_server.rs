@@ -5,6 +5,7 @@ use crate::run::Run;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -187,6 +188,11 @@ impl Proxy {
     /// Starts one before a server; it lives as long as the test.
     pub fn before(server: &str, meddle: Arc<Meddle>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        // What is on its way is at the ends, not here.
+        let bytes: libc::c_int = 128 << 10;
+        let (place, length) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+        // SAFETY: the kernel reads a word.
+        unsafe { libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, place, length) };
         let address = listener.local_addr().expect("an address").to_string();
         let server = server.to_owned();
         std::thread::spawn(move || {

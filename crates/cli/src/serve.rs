@@ -65,6 +65,7 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
         large,
         identity,
         drain: Duration::from_secs(drain.into()),
+        patience: ream_server::PATIENCE,
     };
     os::raise_descriptor_limit();
     let told = os::end_signals();

@@ -2,7 +2,7 @@
 
 use crate::leases::{Attached, Holding, Leases};
 use crate::listen::{Refused, Stranger};
-use crate::stream::{GREETING, Incoming, MESSAGE};
+use crate::stream::{GREETING, Incoming};
 use ream_wire::hello::{ANSWER, Answer, HELLO, Hello, NEW_STORE, Purpose, directions};
 use ream_wire::message::{ENDING, HEADER, Kind, Malformed, Reply, Request, Status};
 use ream_wire::seal::Direction;
@@ -77,11 +77,12 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
     if first.0.kind != Kind::Ping {
         return Err(Refused::Stranger("a lane's first message is no ping".to_owned()));
     }
-    drop(stranger);
+    stranger.show_itself(&mut lane.incoming).map_err(Refused::Io)?;
     lane.serve(&first.0, &first.1)?;
     let is_waited_for = hello.purpose == Purpose::Demand;
     while lane.next(is_waited_for).map_err(Refused::Io)? {
-        let (request, seals) = lane.request(Instant::now() + MESSAGE)?;
+        // Which is over: who is known has none.
+        let (request, seals) = lane.request(deadline)?;
         lane.serve(&request, &seals)?;
     }
     Ok(())
@@ -145,7 +146,8 @@ impl Lane {
             Kind::Write => {
                 counters.writes.add(1);
                 let status = attached.admit(request.store, request.slot, request.pages);
-                let deadline = Instant::now() + MESSAGE;
+                // Only who is known comes here.
+                let deadline = Instant::now();
                 let mut slot = request.slot;
                 for seals in seals.chunks(PORTION as usize) {
                     let bytes = self.incoming.take(seals.len() * PAGE, deadline).map_err(Refused::message)?;

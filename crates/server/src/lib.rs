@@ -18,3 +18,4 @@ mod metrics;
 mod stream;
 
 pub use listen::{Config, Server};
+pub use stream::PATIENCE;

@@ -3,7 +3,7 @@
 use crate::control::{Control, DONE, ENDING, LEASE, STATUS};
 use crate::keys::{Client, Pair, Public};
 use crate::leases::{Hex, Leases, Owner, lock};
-use crate::stream::{GREETING, Incoming, MESSAGE};
+use crate::stream::{GREETING, Incoming};
 use crate::{lane, log, metrics, stream};
 use ream_wire::hello::{Connection, PREAMBLE};
 use socket2::SockRef;
@@ -37,6 +37,8 @@ pub struct Config {
     pub identity: Option<(Pair, Vec<Client>)>,
     /// How long clients have to go away once the server is told to end.
     pub drain: Duration,
+    /// How long a client may stand still in the middle of a message before its host is looked at: [`crate::PATIENCE`].
+    pub patience: Duration,
 }
 
 /// Why a connection is ended by the server.
@@ -45,7 +47,7 @@ pub(crate) enum Refused {
     Stranger(String),
     /// A message was not what its client can have sent.
     Forged(String),
-    /// A message was not whole in time.
+    /// Its host answers nothing any more.
     Late,
     /// The connection failed.
     Io(io::Error),
@@ -89,6 +91,7 @@ struct State {
     strangers: AtomicUsize,
     /// The same by address.
     addresses: Mutex<HashMap<IpAddr, usize>>,
+    patience: Duration,
 }
 
 /// One of those who have not shown who they are, as long as it lives.
@@ -108,6 +111,13 @@ impl State {
         }
         *count += 1;
         Some(Stranger { state: self, address, _place: place })
+    }
+}
+
+impl Stranger<'_> {
+    /// It has shown who it is.
+    pub(crate) fn show_itself(self, incoming: &mut Incoming) -> io::Result<()> {
+        incoming.trust(self.state.patience)
     }
 }
 
@@ -160,8 +170,15 @@ impl Server {
             .map(|client| (client.public, owner(&client.name, client.quota.unwrap_or(config.quota))))
             .collect();
         let anybody = pair.is_none().then(|| owner("anybody", config.quota));
-        let state =
-            State { leases, pair, owners, anybody, strangers: AtomicUsize::new(0), addresses: Mutex::default() };
+        let state = State {
+            leases,
+            pair,
+            owners,
+            anybody,
+            strangers: AtomicUsize::new(0),
+            addresses: Mutex::default(),
+            patience: config.patience,
+        };
         Ok(Server { listener, metrics, state: Arc::new(state), drain: config.drain })
     }
 
@@ -301,13 +318,10 @@ impl State {
         let mut known = Some(stranger);
         let mut held = None;
         // The first request shows that this is no replay: within the time that strangers have.
-        let mut deadline = Instant::now() + GREETING;
+        let deadline = Instant::now() + GREETING;
         loop {
-            if known.is_none() {
-                if !control.incoming.message().map_err(Refused::Io)? {
-                    return Ok(());
-                }
-                deadline = Instant::now() + MESSAGE;
+            if known.is_none() && !control.incoming.message().map_err(Refused::Io)? {
+                return Ok(());
             }
             let request = match control.receive(deadline) {
                 Ok(request) => request,
@@ -317,7 +331,9 @@ impl State {
                 }
                 Err(error) => return Err(Refused::message(error)),
             };
-            known = None;
+            if let Some(stranger) = known.take() {
+                stranger.show_itself(&mut control.incoming).map_err(Refused::Io)?;
+            }
             let ending = self.leases.counters.ending.load(Ordering::SeqCst);
             let answer = match request.as_slice() {
                 [LEASE] if ending => vec![ENDING],

@@ -33,7 +33,7 @@ pub(crate) struct Counters {
     pub(crate) forged: Counter,
     /// Connections turned away since there are too many.
     pub(crate) crowded: Counter,
-    /// Connections ended since a message was not whole in time.
+    /// Connections ended since the client's host answered nothing any more.
     pub(crate) late: Counter,
     pub(crate) leases: Counter,
     pub(crate) reads: Counter,
@@ -73,7 +73,12 @@ pub(crate) fn text(leases: &Leases) -> String {
     line("strangers_total", "counter", "Connections that did not show who they are.", counters.strangers.get());
     line("forged_total", "counter", "Connections ended for a message that was not genuine.", counters.forged.get());
     line("crowded_total", "counter", "Connections turned away, being too many.", counters.crowded.get());
-    line("late_total", "counter", "Connections ended for a message that was not whole in time.", counters.late.get());
+    line(
+        "late_total",
+        "counter",
+        "Connections ended since the client's host answered nothing any more.",
+        counters.late.get(),
+    );
     line("full_total", "counter", "Pages refused, memory being full.", counters.full.get());
     line("quota_total", "counter", "Pages refused, a client having all that it may.", counters.quota.get());
     line("refused_total", "counter", "Requests for what is not there or another's.", counters.refused.get());

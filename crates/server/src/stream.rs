@@ -1,5 +1,5 @@
-//! Connections with deadlines: a message that has begun must be whole in time, however slowly its bytes drip in; between
-//! messages a connection may be silent for ever, since the kernel finds out when the other end is gone.
+//! Connections. Who has not shown who it is has deadlines, however slowly its bytes drip in. Who has may stand still in the
+//! middle of a message for ever, as programs do that are stopped, as long as its host answers.
 
 use ream_sys::{Errno, tcp};
 use ream_wire::PAGE;
@@ -9,8 +9,14 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-/// Longest that a message may take from its first byte to its last.
-pub(crate) const MESSAGE: Duration = Duration::from_secs(20);
+/// How long a client may stand still before its host is looked at.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// For how long nothing has come from a host that is gone, and how often it was asked in vain whether it takes more: how
+/// often that is asked is not always in our hands, so time alone does not tell.
+const GONE: u32 = 25_000;
+const IN_VAIN: u32 = 3;
+/// How often it is asked, where the kernel lets us say that; also how soon an idle one is.
+const ASKED: Duration = Duration::from_secs(10);
 /// Longest that a stranger may take to show who it is.
 pub(crate) const GREETING: Duration = Duration::from_secs(5);
 /// Bytes that are read at once.
@@ -19,11 +25,15 @@ const BUFFER: usize = 256 << 10;
 /// Sets what every connection has: no delay, and an end some 25 s after the other host has vanished.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(MESSAGE))?;
+    stream.set_write_timeout(Some(GREETING))?;
     let socket = SockRef::from(stream);
-    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+    let keepalive = TcpKeepalive::new().with_time(ASKED).with_interval(Duration::from_secs(5));
     socket.set_tcp_keepalive(&keepalive.with_retries(3))?;
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(25)))
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(GONE.into())))
+}
+
+fn failed(error: Errno) -> io::Error {
+    io::Error::from_raw_os_error(error.0.into())
 }
 
 /// A connection's reading half, with what has come and is not taken yet.
@@ -36,11 +46,36 @@ pub(crate) struct Incoming {
     limited: bool,
     /// With how many bytes the kernel wakes who reads.
     wakes_at: u32,
+    /// Of whom has shown who it is: how long it may stand still before its host is looked at.
+    patience: Option<Duration>,
 }
 
 impl Incoming {
     pub(crate) fn new(stream: TcpStream) -> Incoming {
-        Incoming { stream, buffer: Vec::new(), start: 0, end: 0, limited: true, wakes_at: 1 }
+        Incoming { stream, buffer: Vec::new(), start: 0, end: 0, limited: true, wakes_at: 1, patience: None }
+    }
+
+    /// The other end has shown who it is: from now on no deadline holds, as long as its host answers.
+    pub(crate) fn trust(&mut self, patience: Duration) -> io::Result<()> {
+        self.patience = Some(patience);
+        self.stream.set_read_timeout(self.patience)?;
+        self.stream.set_write_timeout(self.patience)?;
+        // This would end a connection also where the host answers, but its process takes nothing.
+        SockRef::from(&self.stream).set_tcp_user_timeout(None)?;
+        let _ = tcp::ask_within(self.stream.as_raw_fd(), ASKED.as_millis() as u32);
+        Ok(())
+    }
+
+    /// Nothing has moved for a while: an error where that is too long.
+    fn stands_still(&self) -> io::Result<()> {
+        if self.patience.is_none() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let pulse = tcp::pulse(self.stream.as_raw_fd()).map_err(failed)?;
+        // One that takes nothing is asked by the kernel now and then, an idle one by keepalive; one that has not
+        // acknowledged what it was sent was sent it again and again.
+        let gone = pulse.silent_ms >= GONE && (pulse.takes || pulse.unanswered >= IN_VAIN);
+        if gone { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     /// Waits until `count` bytes have come, no more than the buffer holds. The end of the stream is an error.
@@ -67,6 +102,8 @@ impl Incoming {
             }
             self.wake_at(1);
             match deadline {
+                // Set once and for all.
+                _ if self.patience.is_some() => {}
                 None if self.limited => {
                     self.stream.set_read_timeout(None)?;
                     self.limited = false;
@@ -85,7 +122,7 @@ impl Incoming {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(got) => self.end += got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stands_still()?,
                 Err(error) => return Err(error),
             }
         }
@@ -97,10 +134,9 @@ impl Incoming {
     fn fill(&mut self, missing: usize, deadline: Instant) -> io::Result<()> {
         let fd = self.stream.as_raw_fd();
         self.wake_at(missing as u32);
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-        let failed = |error: Errno| io::Error::from_raw_os_error(error.0.into());
-        match tcp::wait(fd, i32::try_from(left).unwrap_or(i32::MAX)) {
-            Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
+        let left = self.patience.unwrap_or_else(|| deadline.saturating_duration_since(Instant::now()));
+        match tcp::wait(fd, i32::try_from(left.as_millis()).unwrap_or(i32::MAX)) {
+            Ok(false) => return self.stands_still(),
             Ok(true) | Err(Errno::INTR) => {}
             Err(error) => return Err(failed(error)),
         }
@@ -140,7 +176,7 @@ impl Incoming {
         }
     }
 
-    /// The next `count` bytes.
+    /// The next `count` bytes; before the deadline where it is a stranger.
     pub(crate) fn take(&mut self, count: usize, deadline: Instant) -> io::Result<&[u8]> {
         self.await_bytes(count, Some(deadline))?;
         let start = self.start;
@@ -156,6 +192,16 @@ impl Incoming {
 
     /// The writing half.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => rest = rest.get(sent..).unwrap_or(&[]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stands_still()?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }

@@ -11,6 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a client stands still, which is longer than the server is patient for.
+const STILL: Duration = Duration::from_secs(1);
 
 /// A server without security; its threads end with the test.
 fn server(memory: u64) -> SocketAddr {
@@ -22,6 +24,7 @@ fn server(memory: u64) -> SocketAddr {
         large: false,
         identity: None,
         drain: Duration::ZERO,
+        patience: STILL / 5,
     };
     let server = Server::bind(config).unwrap_or_else(|(address, error)| panic!("{address}: {error}"));
     let address = server.addresses().unwrap().0;
@@ -203,4 +206,64 @@ fn memory_is_refused_when_it_is_used_up_and_there_again_afterwards() {
     assert_eq!(lane.ask(Kind::Write, 1200, 2, &[1; 2 * PAGE]).unwrap().0, Status::Quota);
     assert_eq!(lane.ask(Kind::Free, 0, 512, &[]).unwrap().0, Status::Done);
     assert_eq!(lane.ask(Kind::Write, 1200, 2, &[1; 2 * PAGE]).unwrap().0, Status::Done);
+}
+
+#[test]
+fn who_is_stopped_in_the_middle_of_a_message_goes_on_later() {
+    let address = server(64 << 20);
+    let (_calling, held) = lease(address);
+    let mut lane = Lane::open(address, &held, NEW_STORE, Purpose::Write);
+    // A write of which a part has come: of its header, of its pages.
+    let body: Vec<u8> = (0..64 * PAGE).map(|byte| (byte / PAGE) as u8).collect();
+    for part in [20, 5000, 40 * PAGE] {
+        let request = Request { kind: Kind::Write, store: lane.store, slot: 5, pages: 64, number: lane.to.next() };
+        let bytes = lane.message(&request, &body);
+        lane.stream.write_all(&bytes[..part]).unwrap();
+        std::thread::sleep(STILL);
+        lane.stream.write_all(&bytes[part..]).unwrap();
+        assert_eq!(lane.reply(&request).expect("it was sent away").0, Status::Done, "after {part} bytes");
+    }
+    // Reads whose pages nobody takes: more than the kernel keeps on the way.
+    let mut read = Lane::open(address, &held, lane.store, Purpose::Ahead);
+    let mut asked = Vec::new();
+    for _ in 0..32 {
+        let request = Request { kind: Kind::Read, store: read.store, slot: 5, pages: 512, number: read.to.next() };
+        let bytes = read.message(&request, &[]);
+        read.stream.write_all(&bytes).unwrap();
+        asked.push(request);
+    }
+    std::thread::sleep(STILL);
+    for request in &asked {
+        let (status, pages) = read.reply(request).expect("it was sent away");
+        assert!(status == Status::Done && pages[..64 * PAGE] == body);
+    }
+}
+
+#[test]
+fn a_lane_that_was_left_in_the_middle_of_a_message_keeps_its_store() {
+    let address = server(64 << 20);
+    let (_calling, held) = lease(address);
+    let mut lane = Lane::open(address, &held, NEW_STORE, Purpose::Write);
+    assert_eq!(lane.ask(Kind::Write, 7, 1, &[5; PAGE]).unwrap().0, Status::Done);
+    let request = Request { kind: Kind::Write, store: lane.store, slot: 8, pages: 64, number: lane.to.next() };
+    let bytes = lane.message(&request, &[6; 64 * PAGE]);
+    lane.stream.write_all(&bytes[..30 * PAGE]).unwrap();
+    // What a child has when its parent is killed.
+    let copy = lane.stream.try_clone().unwrap();
+    let (store, mut child) = (lane.store, Lane::open(address, &held, NEW_STORE, Purpose::Write));
+    drop(lane);
+    std::thread::sleep(STILL);
+    child.store = store;
+    assert_eq!(child.ask(Kind::Read, 7, 1, &[]).expect("the store is gone"), (Status::Done, vec![5; PAGE]));
+    // Without the copy it ends.
+    drop(copy);
+    for _ in 0..200 {
+        let mut other = Lane::open(address, &held, NEW_STORE, Purpose::Write);
+        other.store = store;
+        match other.ask(Kind::Read, 7, 1, &[]) {
+            Some((Status::Foreign, _)) | None => return,
+            _ => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    panic!("the store outlives its lanes");
 }

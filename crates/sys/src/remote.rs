@@ -120,12 +120,26 @@ pub struct Bequest {
     ways: [Option<(Way, u32)>; SERVERS],
 }
 
+impl Bequest {
+    /// Opens a connection by which what the parent keeps alive at a server lives on: its own store, and those with copies
+    /// of what its ancestors have stored.
+    fn anchor(&self, index: usize, way: &Way, deadline_us: u64) -> Result<Fd, Errno> {
+        let tables = self.tables.as_slice().get(..self.count).unwrap_or(&[]);
+        let (own, ancestors) = tables.split_first().ok_or(Errno::INVAL)?;
+        let store = own.stores.get(index).copied().unwrap_or(0);
+        let attics = ancestors.iter().filter_map(|table| table.attics.get(index).copied()).filter(|attic| *attic != 0);
+        Lane::anchor(way, store, attics, process::now_us() + deadline_us)
+    }
+}
+
 pub(crate) struct Remote {
     config: RemoteConfig,
     peers: [Peer; SERVERS],
     count: usize,
     /// Bit by server: it can be used.
     up: u32,
+    /// Connections by which the parent's store lives, too, where there are any yet.
+    parents: [Fd; SERVERS],
     ops: MapSlice<Op>,
     /// The own store, then those of ancestors, the nearest last.
     tables: MapSlice<Table>,
@@ -176,7 +190,14 @@ impl Remote {
             }
             let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
             match dial::dial(&way, deadline) {
-                Ok(dialled) => remote.rise(index, dialled, way, generation),
+                Ok(dialled) => {
+                    remote.rise(index, dialled, way, generation);
+                    let anchor = heir.filter(|_| inherited.is_some()).map(|heir| heir.anchor(index, &way, deadline));
+                    // Without one the copy of the parent's lane stays.
+                    if let (Some(Ok(anchor)), Some(place)) = (anchor, remote.parents.get_mut(index)) {
+                        *place = anchor;
+                    }
+                }
                 Err(errno) => _ = first.get_or_insert(errno),
             }
         }
@@ -200,6 +221,7 @@ impl Remote {
             peers: [const { Peer::none() }; SERVERS],
             count: 0,
             up: 0,
+            parents: [Fd::NONE; SERVERS],
             ops: MapSlice::new(ops + mend::JOBS).map_err(&room)?,
             tables: MapSlice::new(ANCESTORS + 1).map_err(&room)?,
             table_count: 1,
@@ -285,7 +307,12 @@ impl Remote {
         }
     }
 
-    /// The connections by which the store lives: a child that has copies of them keeps the store.
+    /// In a forked child: what it opened to keep its parent's store; no more than once.
+    pub(crate) fn take_parents(&mut self) -> [Fd; SERVERS] {
+        core::mem::replace(&mut self.parents, [Fd::NONE; SERVERS])
+    }
+
+    /// The connections by which the store lives: a child that has copies of them keeps it, until it has its own.
     pub(crate) fn anchors(&self) -> [Fd; SERVERS] {
         let anchor = |peer: &Peer| match &peer.lanes {
             Some(lanes) if peer.is_up() => lanes[WRITE].fd,

@@ -22,6 +22,9 @@ const TCP_NODELAY: usize = 1;
 const TCP_KEEPIDLE: usize = 4;
 const TCP_KEEPINTVL: usize = 5;
 const TCP_KEEPCNT: usize = 6;
+const TCP_INFO: usize = 11;
+/// Since Linux 6.15.
+const TCP_RTO_MAX_MS: usize = 44;
 /// How long a thread may sleep in one call for a lane, in microseconds, where there is no ring.
 const SLICE: u64 = 1_000_000;
 
@@ -168,6 +171,47 @@ pub fn wake_at(fd: i32, bytes: u32) -> Result<(), Errno> {
     unsafe { call5(number::__NR_setsockopt, fd.arg(), SOL_SOCKET, SO_RCVLOWAT, place, size_of::<u32>()) }.map(|_| ())
 }
 
+/// What our kernel knows of a connection's other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pulse {
+    /// For how long nothing has come from its kernel, not even an acknowledgement, in milliseconds.
+    pub silent_ms: u32,
+    /// Whether it takes more than it has: its process reads.
+    pub takes: bool,
+    /// How often it was asked whether it takes more by now, since it answered last.
+    pub unanswered: u32,
+}
+
+/// How it is about a connection's other end.
+pub fn pulse(fd: i32) -> Result<Pulse, Errno> {
+    // struct tcp_info, by its words; the field of the window is there since Linux 5.4.
+    const PROBES: usize = 3;
+    const LAST_DATA: usize = 52 / 4;
+    const LAST_ACK: usize = 56 / 4;
+    const WINDOW: usize = 228 / 4;
+    let mut info = [0u32; WINDOW + 1];
+    let mut length = size_of_val(&info) as u32;
+    let fd = Fd(fd);
+    let places = (info.as_mut_ptr().expose_provenance(), (&raw mut length).expose_provenance());
+    // SAFETY: the kernel writes at most the length, and a word that says how much.
+    unsafe { call5(number::__NR_getsockopt, fd.arg(), IPPROTO_TCP, TCP_INFO, places.0, places.1) }?;
+    Ok(Pulse {
+        silent_ms: info[LAST_DATA].min(info[LAST_ACK]),
+        takes: info[WINDOW] != 0,
+        unanswered: info[0].to_ne_bytes()[PROBES].into(),
+    })
+}
+
+/// Has the kernel ask an end that takes nothing at least that often whether it takes more by now; otherwise the times
+/// between grow to two minutes. Before Linux 6.15 it cannot.
+pub fn ask_within(fd: i32, ms: u32) -> Result<(), Errno> {
+    let place = (&raw const ms).expose_provenance();
+    let fd = Fd(fd);
+    // SAFETY: the kernel reads a word.
+    unsafe { call5(number::__NR_setsockopt, fd.arg(), IPPROTO_TCP, TCP_RTO_MAX_MS, place, size_of::<u32>()) }
+        .map(|_| ())
+}
+
 /// Bytes that have come and can be received at once.
 pub fn arrived(fd: i32) -> Result<u32, Errno> {
     const FIONREAD: usize = 0x541b;
@@ -257,6 +301,29 @@ mod tests {
         drop(there);
         assert_eq!(wait(fd, -1), Ok(true));
         assert_eq!((receive_now(fd, &mut bytes), receive_now(fd, &mut bytes)), (Ok(10), Ok(0)));
+    }
+
+    #[test]
+    fn who_takes_nothing_and_who_does_are_told_apart() {
+        use std::os::fd::AsRawFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut here, _) = listener.accept().unwrap();
+        let fd = here.as_raw_fd();
+        assert!(pulse(fd).unwrap().takes);
+        let _ = ask_within(fd, 1000);
+        here.set_write_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+        while here.write(&[7; 65536]).is_ok() {}
+        let held = pulse(fd).unwrap();
+        assert!(!held.takes && held.silent_ms < 5000 && held.unanswered < 3, "{held:?}");
+        let mut bytes = std::vec![0; 1 << 20];
+        for _ in 0..1000 {
+            if pulse(fd).unwrap().takes {
+                return;
+            }
+            let _ = there.read(&mut bytes).unwrap();
+        }
+        panic!("{:?}", pulse(fd));
     }
 
     #[test]

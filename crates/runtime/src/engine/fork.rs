@@ -351,15 +351,15 @@ fn child_main(_: *mut ()) -> ! {
     // SAFETY: the child's only other thread waits for READY.
     let kept = unsafe { &mut *KEPT.0.get() };
     // Our own copies of the stores' descriptors survive the closing of everything else.
-    let (mut sorted, fds, count) = (kept.stores, kept.stores, kept.store_count);
+    let (mut sorted, mut fds, count) = (kept.stores, kept.stores, kept.store_count);
     let _ = file::close_all_but(sorted.get_mut(..count).unwrap_or(&mut []));
     let generations = count / PARTS;
     setup::place();
+    // The parent's own store is the last: the nearest ancestor has the highest number.
+    let inherited = fds.get_mut(..count).unwrap_or(&mut []);
+    let outcome = pager::engage_child(StoreId(generations as u8), inherited, kept.limit);
     // SAFETY: see `Ancestors`; the program waits for READY.
     unsafe { *ANCESTORS.0.get() = (fds, count) };
-    // The parent's own store is the last: the nearest ancestor has the highest number.
-    let inherited = fds.get(..count).unwrap_or(&[]);
-    let outcome = pager::engage_child(StoreId(generations as u8), inherited, kept.limit);
     if let Err(failure) = outcome {
         let why = match failure.errno {
             Errno::PERM | Errno::ACCES => {

@@ -521,15 +521,19 @@ pub(super) fn end() -> ! {
 }
 
 /// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which the stores of
-/// its ancestors live, the nearest's last.
-pub(super) fn engage_child(parent: StoreId, stores: &[Fd], limit: u64) -> Result<(), Failure> {
+/// its ancestors live, the nearest's last; some of them are exchanged for others.
+pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd], limit: u64) -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
     let (bequest, kept) = unsafe { &mut *SHARD.load(SeqCst) }.machine_mut().bequeath();
     let inherited = Inherited { bequest, kept: kept.map(|kept| (kept, parent)) };
     let mut machine = machine(session, KEY.load(SeqCst), inherited)?;
-    for (anchors, store) in stores.chunks_exact(size_of::<Anchors>() / size_of::<Fd>()).zip(1..) {
+    const PARTS: usize = size_of::<Anchors>() / size_of::<Fd>();
+    if let Some(anchors) = stores.chunks_exact_mut(PARTS).next_back() {
+        machine.exchange_anchors(anchors);
+    }
+    for (anchors, store) in stores.chunks_exact(PARTS).zip(1..) {
         machine.add_store(StoreId(store), anchors);
     }
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.

@@ -2,6 +2,7 @@
 
 use super::LinuxMachine;
 use crate::file::{self, Fd};
+use crate::remote::Remote;
 use ream_page::{StoreId, VOLUMES};
 use ream_stats::SERVERS;
 
@@ -34,6 +35,17 @@ impl LinuxMachine {
     pub fn add_store(&mut self, store: StoreId, anchors: &[Fd]) {
         for (volume, fd) in anchors.iter().rev().take(VOLUMES).enumerate() {
             self.add_volume(store, volume as u8, *fd);
+        }
+    }
+
+    /// In a forked child: of the copies of descriptors by which its parent's store lives, exchanges those for which it has
+    /// opened its own. What happens on the parent's connections, or with them, does not matter to it from then on.
+    pub fn exchange_anchors(&mut self, anchors: &mut [Fd]) {
+        let own = self.remote.as_mut().map(Remote::take_parents);
+        for (anchor, own) in anchors.iter_mut().zip(own.into_iter().flatten()) {
+            if own != Fd::NONE {
+                file::close(core::mem::replace(anchor, own));
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::tcp::{self, Address, Header, Stream};
 use crate::{Errno, process};
 use ream_page::PAGE_BYTES;
 use ream_wire::hello::{ANSWER, Answer, Connection, HELLO, Hello, PREAMBLE, Purpose, RANDOM, directions};
-use ream_wire::message::{HEADER, Kind, Reply, Request, between};
+use ream_wire::message::{HEADER, Kind, Reply, Request, Status, between};
 use ream_wire::seal::{Direction, KEY, PageKey, Place};
 use ream_wire::{MOST_PAGES, SEAL};
 
@@ -80,7 +80,32 @@ pub(super) struct Lane {
 /// Bytes of pages that are received at once.
 const AT_ONCE: usize = 256 << 10;
 
-const IO: fn(ream_wire::message::Malformed) -> Errno = |_| Errno(71);
+const PROTOCOL: Errno = Errno(71);
+const IO: fn(ream_wire::message::Malformed) -> Errno = |_| PROTOCOL;
+
+/// Both ends have shown who they are.
+struct Greeted {
+    to: Direction,
+    from: Direction,
+    store: u32,
+}
+
+impl Greeted {
+    /// Asks for something that has no pages, and waits for the answer.
+    fn ask(&mut self, stream: &Stream, kind: Kind, store: u32) -> Result<(), Errno> {
+        let asked = request(kind, store, 0, 0, self.to.next());
+        let header = asked.to_bytes();
+        let mut message = [0; HEADER + SEAL];
+        message.get_mut(..HEADER).ok_or(PROTOCOL)?.copy_from_slice(&header);
+        message.get_mut(HEADER..).ok_or(PROTOCOL)?.copy_from_slice(&self.to.sign(&header));
+        stream.send(&message)?;
+        stream.receive(&mut message)?;
+        let (header, tag) = message.split_first_chunk::<HEADER>().ok_or(PROTOCOL)?;
+        self.from.verify(header, tag.try_into().map_err(|_| PROTOCOL)?).map_err(IO)?;
+        let reply = Reply::parse(header, &asked).map_err(IO)?;
+        if reply.status == Status::Done { Ok(()) } else { Err(PROTOCOL) }
+    }
+}
 
 impl Lane {
     /// Connects, shows who this is and sees who the other is. Returns the lane, and the number of its store.
@@ -92,11 +117,24 @@ impl Lane {
         deadline: u64,
     ) -> Result<(Lane, u32), Errno> {
         let stream = Stream::connect(&way.address, deadline)?;
-        Lane::greet(way, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
+        Lane::set_up(way, &stream, purpose, store, bytes).inspect_err(|_| crate::file::close(stream.fd))
     }
 
-    fn greet(way: &Way, stream: &Stream, purpose: Purpose, store: u32, bytes: usize) -> Result<(Lane, u32), Errno> {
-        const PROTOCOL: Errno = Errno(71);
+    /// A connection on which nothing is ever asked, so that it cannot be left in the middle of a message: stores live as long
+    /// as it does, this one and some that were made by their numbers.
+    pub(super) fn anchor(
+        way: &Way,
+        store: u32,
+        mut made: impl Iterator<Item = u32>,
+        deadline: u64,
+    ) -> Result<Fd, Errno> {
+        let stream = Stream::connect(&way.address, deadline)?;
+        let kept = Lane::greet(way, &stream, Purpose::Ahead, store)
+            .and_then(|mut greeted| made.try_for_each(|number| greeted.ask(&stream, Kind::Make, number)));
+        kept.map(|()| stream.fd).inspect_err(|_| crate::file::close(stream.fd))
+    }
+
+    fn greet(way: &Way, stream: &Stream, purpose: Purpose, store: u32) -> Result<Greeted, Errno> {
         let mut random = [0; RANDOM];
         process::random(&mut random)?;
         let hello = Hello { lease: way.lease, store, purpose, random };
@@ -107,17 +145,14 @@ impl Lane {
         let mut answer = [0; ANSWER];
         stream.receive(&mut answer)?;
         let answer = Answer::parse(&answer, &hello, &way.secret).ok_or(PROTOCOL)?;
-        let (mut to, mut from) = directions(&hello, &answer, &way.secret).ok_or(PROTOCOL)?;
-        let ping = request(Kind::Ping, answer.store, 0, 0, to.next());
-        let header = ping.to_bytes();
-        let mut message = [0; HEADER + SEAL];
-        message.get_mut(..HEADER).ok_or(PROTOCOL)?.copy_from_slice(&header);
-        message.get_mut(HEADER..).ok_or(PROTOCOL)?.copy_from_slice(&to.sign(&header));
-        stream.send(&message)?;
-        stream.receive(&mut message)?;
-        let (header, tag) = message.split_first_chunk::<HEADER>().ok_or(PROTOCOL)?;
-        from.verify(header, tag.try_into().map_err(|_| PROTOCOL)?).map_err(IO)?;
-        Reply::parse(header, &ping).map_err(IO)?;
+        let (to, from) = directions(&hello, &answer, &way.secret).ok_or(PROTOCOL)?;
+        let mut greeted = Greeted { to, from, store: answer.store };
+        greeted.ask(stream, Kind::Ping, answer.store)?;
+        Ok(greeted)
+    }
+
+    fn set_up(way: &Way, stream: &Stream, purpose: Purpose, store: u32, bytes: usize) -> Result<(Lane, u32), Errno> {
+        let Greeted { to, from, store } = Lane::greet(way, stream, purpose, store)?;
         stream.ready()?;
         let lane = Lane {
             fd: stream.fd,
@@ -138,7 +173,7 @@ impl Lane {
             wakes_at: 1,
             transfers: MapSlice::new(2)?,
         };
-        Ok((lane, answer.store))
+        Ok((lane, store))
     }
 
     /// Whether all that was to be sent is on its way.
