@@ -177,39 +177,6 @@ impl Remote {
     /// Connects to as many as can be had: a store of its own, and three lanes, at each. `heir`: of what a
     /// parent has bequeathed, whose pages there are to be read.
     pub(crate) fn connect(config: &RemoteConfig, heir: Option<&Bequest>) -> Result<Remote, Setup> {
-        let mut remote = Remote::unconnected(config)?;
-        let alone = !remote.mend.is_some();
-        let mut first = None;
-        for index in 0..remote.count {
-            // The parent's lease, as long as that has connections of it: there its pages are.
-            let inherited = heir.and_then(|heir| heir.ways.get(index).copied().flatten());
-            let Some((way, generation)) = inherited.or_else(|| remote.way(index)) else { continue };
-            let away = config.session.servers().get(index).is_some_and(|server| server.away());
-            if !alone && away && inherited.is_none() {
-                continue;
-            }
-            let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
-            match dial::dial(&way, deadline) {
-                Ok(dialled) => {
-                    remote.rise(index, dialled, way, generation);
-                    let anchor = heir.filter(|_| inherited.is_some()).map(|heir| heir.anchor(index, &way, deadline));
-                    // Without one the copy of the parent's lane stays.
-                    if let (Some(Ok(anchor)), Some(place)) = (anchor, remote.parents.get_mut(index)) {
-                        *place = anchor;
-                    }
-                }
-                Err(errno) => _ = first.get_or_insert(errno),
-            }
-        }
-        if remote.up == 0 && !config.spill {
-            let errno = first.unwrap_or(Errno::TIMEDOUT);
-            return Err(Setup { what: "connecting to the memory server", errno });
-        }
-        Ok(remote)
-    }
-
-    /// With a key and a store of its own, before it has called anybody.
-    fn unconnected(config: &RemoteConfig) -> Result<Remote, Setup> {
         let fail = |what: &'static str| move |errno| Setup { what, errno };
         let room = fail("mapping the state of the memory servers' lanes");
         let mut key_bytes = [0; KEY];
@@ -256,6 +223,7 @@ impl Remote {
             remote.builds = Builds::new(places).map_err(&room)?;
             places = Log::pieces_for(places);
         }
+        let mut first = None;
         for (index, address) in config.servers.iter().enumerate().map_while(|(index, it)| Some((index, (*it)?))) {
             remote.count = index + 1;
             let Some(place) = remote.peers.get_mut(index) else { break };
@@ -271,6 +239,31 @@ impl Remote {
         let alone = remote.count == 1 && !config.spill;
         if !alone {
             remote.mend = Mend::new(config.io_limit).map_err(&room)?;
+        }
+        for index in 0..remote.count {
+            // The parent's lease, as long as that has connections of it: there its pages are.
+            let inherited = heir.and_then(|heir| heir.ways.get(index).copied().flatten());
+            let Some((way, generation)) = inherited.or_else(|| remote.way(index)) else { continue };
+            let away = config.session.servers().get(index).is_some_and(|server| server.away());
+            if !alone && away && inherited.is_none() {
+                continue;
+            }
+            let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
+            match dial::dial(&way, deadline) {
+                Ok(dialled) => {
+                    remote.rise(index, dialled, way, generation);
+                    let anchor = heir.filter(|_| inherited.is_some()).map(|heir| heir.anchor(index, &way, deadline));
+                    // Without one the copy of the parent's lane stays.
+                    if let (Some(Ok(anchor)), Some(place)) = (anchor, remote.parents.get_mut(index)) {
+                        *place = anchor;
+                    }
+                }
+                Err(errno) => _ = first.get_or_insert(errno),
+            }
+        }
+        if remote.up == 0 && !config.spill {
+            let errno = first.unwrap_or(Errno::TIMEDOUT);
+            return Err(fail("connecting to the memory server")(errno));
         }
         Ok(remote)
     }

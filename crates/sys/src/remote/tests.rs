@@ -24,7 +24,10 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
         io_limit: 8,
     };
     change(&mut config);
-    let Ok(mut remote) = Remote::unconnected(&config) else { panic!("no memory") };
+    // With a local copy it needs no server to begin with.
+    let Ok(mut remote) = Remote::connect(&RemoteConfig { spill: true, ..config }, None) else { panic!("no memory") };
+    remote.config.spill = config.spill;
+    remote.spill.take_if(|_| !config.spill);
     for peer in remote.peers.iter_mut().take(servers) {
         (peer.state, peer.free) = (State::Up, 1 << 30);
     }
