@@ -38,6 +38,12 @@ fn whatever_libc_hands_to_the_kernel_is_there() {
     compare_with_files("c/borrowed.c", "160");
 }
 
+/// What a thread reads or writes in one call is not mixed with what another does, however long it is.
+#[test]
+fn calls_of_streams_are_whole() {
+    compare_with_files("c/streams_whole.c", "160");
+}
+
 #[test]
 fn an_unwritable_store_is_named() {
     let Some(reachable) = Reachable::new() else { return };

@@ -3,6 +3,8 @@
 use crate::input::{call, lent};
 use crate::list::wrapped;
 use crate::loan::{MOST, length};
+use crate::next::Next;
+use core::mem::MaybeUninit;
 
 /// Calls with offset and length of each part, in bytes, until one is short; returns whole items.
 fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> isize) -> isize {
@@ -19,11 +21,51 @@ fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> isize)
     (done / size) as isize
 }
 
+/// A handler of cancellation, as libc lists those of a thread.
+#[repr(C)]
+struct Handler {
+    routine: usize,
+    argument: usize,
+    kind: i32,
+    before: usize,
+}
+
+/// Does in parts what is one call to other threads: the stream stays locked from the first part to the last, also while libc
+/// unlocks it in between, and a thread that is cancelled meanwhile unlocks it.
+fn whole(size: usize, count: usize, stream: usize, parts: impl FnOnce() -> isize) -> isize {
+    unsafe extern "C" {
+        fn flockfile(stream: usize);
+        fn funlockfile(stream: usize);
+    }
+    // Looked up: they moved from one library to another.
+    static PUSH: Next = Next::new(c"_pthread_cleanup_push");
+    static POP: Next = Next::new(c"_pthread_cleanup_pop");
+    if size.saturating_mul(count) <= MOST {
+        return parts();
+    }
+    let mut handler = MaybeUninit::<Handler>::uninit();
+    let (place, unlock) = (handler.as_mut_ptr().expose_provenance(), funlockfile as *const () as usize);
+    // SAFETY: a stream of the program's, as for the call itself.
+    unsafe { flockfile(stream) };
+    call!(PUSH, place, unlock, stream);
+    let result = parts();
+    call!(POP, place, 0);
+    // SAFETY: locked above, by this thread.
+    unsafe { funlockfile(stream) };
+    result
+}
+
 wrapped! {
-    raw [fread fread_unlocked fwrite fwrite_unlocked](block, size, count, stream) { |next| {
+    raw [fread fwrite](block, size, count, stream) { |next| whole(size, count, stream, || {
+        items(size, count, |done, part| lent(block + done, part, |block| call!(next, block, 1, part, stream)))
+    }) };
+    raw [fread_unlocked fwrite_unlocked](block, size, count, stream) { |next| {
         items(size, count, |done, part| lent(block + done, part, |block| call!(next, block, 1, part, stream)))
     } };
-    raw [__fread_chk __fread_unlocked_chk](to, room, size, count, stream) { |next| {
+    raw [__fread_chk](to, room, size, count, stream) { |next| whole(size, count, stream, || {
+        items(size, count, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
+    }) };
+    raw [__fread_unlocked_chk](to, room, size, count, stream) { |next| {
         items(size, count, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
     } };
     raw [fputs fputs_unlocked](text, stream) { |_next| put(text, stream) };
