@@ -45,6 +45,12 @@ fn calls_of_streams_are_whole() {
 }
 
 #[test]
+fn children_of_vfork_leave_nothing_behind() {
+    let Some(reachable) = Reachable::new() else { return };
+    reachable.compare("c/vfork_list.c", &["160"]);
+}
+
+#[test]
 fn an_unwritable_store_is_named() {
     let Some(reachable) = Reachable::new() else { return };
     let Some(run) = reachable.run("c/endless.c") else { return };

@@ -217,6 +217,10 @@ impl Given<'_> {
     }
 }
 
+/// Words of a list of arguments that is made on the stack.
+#[cfg(target_arch = "x86_64")]
+const SHORT: usize = 128;
+
 /// Executes with the arguments up to the null that ends them. The environment comes behind it if `environment` says so;
 /// `search` looks in PATH.
 ///
@@ -231,12 +235,20 @@ unsafe fn execute_list(path: usize, given: Given<'_>, environment: bool, search:
             count += 1;
         }
         const ENOMEM: i32 = 12;
-        let Some(list) = Copies::new((count + 1) * WORD) else { return answer(Err(ENOMEM)) };
+        // On the stack where it is short: a child of vfork would leave a mapping to its parent. Signals' stacks are small.
+        let mut short = [0; SHORT];
+        let mut long = None;
+        let list = if count < SHORT {
+            short.as_mut_ptr().expose_provenance()
+        } else {
+            let Some(copies) = Copies::new((count + 1) * WORD) else { return answer(Err(ENOMEM)) };
+            long.insert(copies).start
+        };
         for index in 0..count {
-            core::ptr::with_exposed_provenance_mut::<usize>(list.start + index * WORD).write(given.at(index));
+            core::ptr::with_exposed_provenance_mut::<usize>(list + index * WORD).write(given.at(index));
         }
         let variables = if environment { given.at(count + 1) } else { environ };
-        if search { execvpe(path, list.start, variables) } else { execve(path, list.start, variables) }
+        if search { execvpe(path, list, variables) } else { execve(path, list, variables) }
     }
 }
 
