@@ -32,11 +32,12 @@ unsafe extern "C" {
 struct Locks {
     _large: ream_heap::FrozenLarge<'static>,
     _chunks: ream_heap::FrozenChunks<'static>,
-    _placing: ream_heap::Placing,
     _maps: maps::Frozen,
     _pool: pool::Frozen,
     _locks: locks::Frozen,
     _shared: pooled_shared::Frozen,
+    /// Last: with it handlers of signals may run again, which find all others free.
+    _placing: ream_heap::Placing,
 }
 
 struct Kept(UnsafeCell<Option<(Locks, holds::Frozen, abi::Frozen)>>);
@@ -93,13 +94,21 @@ unsafe extern "C" fn prepare() {
     unsafe { *KEPT.0.get() = Some((locks, holds, abi)) };
 }
 
+/// Lets go of the locks; of that which keeps signals out last.
+fn release(kept: Option<(Locks, holds::Frozen, abi::Frozen)>) {
+    if let Some((locks, holds, abi)) = kept {
+        drop((holds, abi));
+        drop(locks);
+    }
+}
+
 unsafe extern "C" fn parent() {
     let alone = ALONE.load(Relaxed);
     // See `engine::fork_prepare`.
     let failed = blocks::errno() != 0;
     engine::fork_parent();
     // SAFETY: see `Kept`.
-    drop(unsafe { (*KEPT.0.get()).take() });
+    release(unsafe { (*KEPT.0.get()).take() });
     pool::fork_parent(failed);
     #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent.filter(|_| !alone) {
@@ -116,7 +125,7 @@ unsafe extern "C" fn child() {
     let alone = ALONE.load(Relaxed);
     engine::fork_child();
     // SAFETY: see `Kept`.
-    drop(unsafe { (*KEPT.0.get()).take() });
+    release(unsafe { (*KEPT.0.get()).take() });
     holds::fork_child();
     locks::fork_child();
     // SAFETY: libc calls us on the child's only thread.
