@@ -15,7 +15,7 @@ static void say(const char *what, const void *result, const void *failed)
 int main(void)
 {
 	volatile size_t all = SIZE_MAX;
-	void *place = NULL;
+	void *place, *block, *volatile kept;
 
 	for (size_t less = 0; less < 6; less++)
 		say("mmap", mmap(NULL, all - less * 1024, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), MAP_FAILED);
@@ -25,11 +25,11 @@ int main(void)
 	say("mremap", mremap(place, 1 << 22, all, MREMAP_MAYMOVE), MAP_FAILED);
 	say("mmap fixed", mmap(place, all, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), MAP_FAILED);
 	*(char *)place = 1;
-	place = malloc(5 << 20);
-	say("realloc", realloc(place, all - 100), NULL);
+	kept = block = malloc(5 << 20);
+	say("realloc", realloc(block, all - 100), NULL);
 	say("malloc", malloc(all / 2), NULL);
 	say("aligned_alloc", aligned_alloc((size_t)1 << 40, all / 4), NULL);
-	say("calloc", calloc((size_t)1 << 60, 8), NULL);
-	free(place);
+	say("calloc", calloc(all / 16, 32), NULL);
+	free(kept);
 	return 0;
 }
