@@ -14,6 +14,11 @@ use std::time::Duration;
 pub(crate) const CLUSTER: &str = "/proc/sys/vm/page-cluster";
 const STATE: &str = "ream-bench-swap";
 
+/// The number that a file of the kernel's holds, if it is there.
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
 /// What was set up, as written to the state file before it was.
 struct State {
     file: PathBuf,
@@ -149,7 +154,7 @@ impl Swap {
 
     /// The most bytes that the cgroup held since it was made; `None` where the kernel does not keep that.
     pub fn most_used(&self) -> Option<u64> {
-        fs::read_to_string(&self.most).ok()?.trim().parse().ok()
+        number(&self.most)
     }
 
     /// Sets how many pages (as a power of two) the kernel reads around a fault.
@@ -203,4 +208,15 @@ pub fn clean(directory: &Path) {
     let _ = fs::remove_dir(&state.group);
     let _ = fs::write(CLUSTER, &state.cluster);
     let _ = fs::remove_file(State::path(directory));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maximum_that_is_not_kept_is_not_known() {
+        assert!(number(Path::new("/proc/sys/vm/swappiness")).is_some());
+        assert!(number(Path::new("/nowhere/memory.peak")).is_none() && number(Path::new("/proc/version")).is_none());
+    }
 }

@@ -44,10 +44,15 @@ impl Size {
         // Files that nobody has read yet would count, too.
         job.run(RANKS, &words, None, None)?;
         job.run(RANKS, &words, None, Some(&swap.entrance()))?;
-        let limit = self.memory() + swap.most_used().unwrap_or((RANKS * 12) << 20);
+        let limit = self.memory() + beside(swap.most_used());
         swap.limit(limit)?;
         Ok(limit)
     }
+}
+
+/// What MPI takes beside the budget, by what a job without data held at most, if that is known.
+fn beside(most_used: Option<u64>) -> u64 {
+    most_used.unwrap_or((RANKS * 12) << 20)
 }
 
 /// What is to be run.
@@ -151,5 +156,15 @@ impl Contest<'_> {
             }
         }
         Ok(came)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_has_what_mpi_takes() {
+        assert_eq!((beside(Some(60 << 20)), beside(None)), (60 << 20, 144 << 20));
     }
 }

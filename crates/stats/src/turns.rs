@@ -359,9 +359,7 @@ impl Session {
         let mean = (pages / u64::max(ranks, 1) / 3 * 4).max(1);
         (total / mean).clamp(1, u64::from(u32::MAX)) as u32
     }
-}
 
-impl Session {
     /// Whether more ranks have places than may compute at once now: those that got theirs while more could.
     pub fn is_crowded(&self) -> bool {
         let holders = self.used().iter().filter(|process| process.seat().stand().holds()).count();

@@ -16,22 +16,29 @@ fn answer(remote: &mut Remote, tag: u32) {
     assert!(remote.write_answered(0, &message, Status::Done).is_ok());
 }
 
+/// Writes frames to slot 0, at the server and into a block on its way to the file.
+fn write(remote: &mut Remote, io: &mut Io, tag: u32, frames: &[u8]) {
+    let parts = [Part { address: frames.as_ptr().expose_provenance(), bytes: frames.len() }];
+    remote.write(tag, Slot(0), &parts);
+    remote.advance_spill(io, &[Fd::NONE]);
+}
+
+/// One server and a local copy, threads for I/O, and frames to write.
+fn bed() -> (Remote, Io, std::vec::Vec<u8>) {
+    let frames = std::vec![7; PAGES as usize * PAGE_BYTES];
+    (remote(1, |config| config.spill = true), Io::new(false, 8).unwrap(), frames)
+}
+
 #[test]
 fn a_write_behind_one_that_fails_is_answered() {
-    let mut remote = remote(1, |config| config.spill = true);
-    let mut io = Io::new(false, 8).unwrap();
-    let frames = std::vec![7u8; PAGES as usize * PAGE_BYTES];
-    let parts = [Part { address: frames.as_ptr().expose_provenance(), bytes: frames.len() }];
-    let all = (PAGES as usize * PAGE_BYTES) as i32;
+    let (mut remote, mut io, frames) = bed();
+    let all = frames.len() as i32;
     let own = |remote: &Remote| remote.tables.get(0).map(|own| (own.version(0), own.holder(0)));
-    // The first is in a block on its way to the file.
-    remote.write(1, Slot(0), &parts);
-    remote.advance_spill(&mut io, &[Fd::NONE]);
+    write(&mut remote, &mut io, 1, &frames);
     answer(&mut remote, 1);
     assert_eq!((remote.pop_ended(), own(&remote)), (Some((1, all)), Some((1, 1 | SPILLED))));
-    // The next waits for that block.
-    remote.write(2, Slot(0), &parts);
-    remote.advance_spill(&mut io, &[Fd::NONE]);
+    // The next waits for the first one's block.
+    write(&mut remote, &mut io, 2, &frames);
     answer(&mut remote, 2);
     assert_eq!((remote.pop_ended(), own(&remote)), (None, Some((2, 0))));
     remote.spill_written(0, Errno::IO.negative());
@@ -42,16 +49,12 @@ fn a_write_behind_one_that_fails_is_answered() {
 
 #[test]
 fn a_write_whose_block_fails_while_the_server_is_to_answer_is_with_the_server() {
-    let mut remote = remote(1, |config| config.spill = true);
-    let mut io = Io::new(false, 8).unwrap();
-    let frames = std::vec![7u8; PAGES as usize * PAGE_BYTES];
-    let parts = [Part { address: frames.as_ptr().expose_provenance(), bytes: frames.len() }];
-    remote.write(1, Slot(0), &parts);
-    remote.advance_spill(&mut io, &[Fd::NONE]);
+    let (mut remote, mut io, frames) = bed();
+    write(&mut remote, &mut io, 1, &frames);
     remote.spill_written(0, Errno::IO.negative());
     assert_eq!(remote.pop_ended(), None);
     answer(&mut remote, 1);
-    assert_eq!(remote.pop_ended(), Some((1, (PAGES as usize * PAGE_BYTES) as i32)));
+    assert_eq!(remote.pop_ended(), Some((1, frames.len() as i32)));
     assert_eq!(remote.tables.get(0).map(|own| own.holder(0)), Some(1));
 }
 
