@@ -26,3 +26,9 @@ fn handlers_that_interrupt_malloc() {
         assert_eq!((&*outcome.out(), &*outcome.err()), ("200 forks at least\n", ""), "{}", outcome.describe());
     }
 }
+
+/// The signal is let in between two handlers of the fork; ending the process takes locks of ours.
+#[test]
+fn handlers_that_end_the_process() {
+    Case::new("c/fork_exits.c", &["160"], 64).compare();
+}
