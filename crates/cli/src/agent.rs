@@ -41,15 +41,7 @@ pub fn create(mapping: *mut u8, nonce: u64, door: u64, config: &Config) -> &'sta
 
 /// When a process began, in clock ticks since boot; `None` when there is none.
 pub fn start_of(pid: u32) -> Option<u64> {
-    status_field(pid, 22)
-}
-
-/// A numeric field of /proc/PID/stat, at least the third.
-fn status_field(pid: u32, number: usize) -> Option<u64> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
-    let after = text.iter().rposition(|b| *b == b')')? + 1;
-    std::str::from_utf8(&text[after..]).ok()?.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+    ream_sys::process::start_time(pid)
 }
 
 /// What the ranks of a job go by: a socket where they come, and a digest of their options.
@@ -283,7 +275,8 @@ fn find(who: Identity) -> Option<Option<OwnedFd>> {
 
 /// Whether a process that lives runs this program still, by where its stack begins: unless both are known and differ.
 fn may_run(pid: u32, program: u64) -> bool {
-    program == 0 || status_field(pid, 28).is_none_or(|runs| runs == 0 || runs == program)
+    let (_, runs) = ream_sys::process::life_and_program(pid);
+    program == 0 || runs == 0 || runs == program
 }
 
 fn close_standard_error() {
