@@ -20,6 +20,7 @@ int main(int count, char **words)
 {
 	size_t bytes = (size_t)(count > 1 ? atoi(words[1]) : 96) << 20;
 	char *data = malloc(bytes);
+	size_t lost = 0;
 	int bad = 0;
 
 	for (size_t at = 0; at < bytes; at += 4096)
@@ -42,6 +43,8 @@ int main(int count, char **words)
 		}
 		bad += child < 0 || waitpid(child, &status, 0) != child || status != 0;
 	}
-	printf("%d children did not end well\n", bad);
-	return bad != 0;
+	for (size_t at = 0; at < bytes; at += 4096)
+		lost += (unsigned char)data[at] != (((at >> 12) | 1) & 0xff);
+	printf("%d children did not end well, %zu pages are lost\n", bad, lost);
+	return bad != 0 || lost != 0;
 }
