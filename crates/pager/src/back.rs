@@ -89,7 +89,8 @@ impl Back {
     /// The program is about to have this overwritten while it waits, and needs it in its next turn.
     fn expect(&mut self, run: Run) {
         let contains = |had: &Had| had.start <= run.start.0 && run.end().0 <= had.start + had.pages;
-        if self.expected_runs().any(|had| contains(&had)) {
+        // What was expected in this turn says nothing of the next one: its list ends with the turn.
+        if self.expected_runs().skip(self.expected_before).any(|had| contains(&had)) {
             return;
         }
         if let Some(place) = self.expected.get_mut(self.expected_len) {

@@ -27,6 +27,7 @@ impl<M: Machine> Shard<M> {
         match self.table.word(page).state() {
             State::Unmanaged => self.machine.wake(one(page)),
             State::Resident => self.check_resident(page, write, thread),
+            State::Zero | State::Stored if self.withheld => self.postpone_as(page, write, thread, again),
             State::Zero => self.fill(page, write, thread),
             State::Stored => self.demand(page, write, thread, again),
             State::Reading => {

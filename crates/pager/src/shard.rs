@@ -158,6 +158,8 @@ pub struct Shard<M: Machine> {
     pub(crate) usages: Usages,
     /// No eviction: a fork is being prepared.
     pub(crate) quiet: bool,
+    /// Whether touches of what is in a store, or was never written, wait for better times.
+    pub(crate) withheld: bool,
     /// Pages may be shared with a child that lives or lived.
     pub(crate) forked: bool,
     /// Pages under read that some thread waits for.
@@ -250,6 +252,7 @@ impl<M: Machine> Shard<M> {
             back: Back::new()?,
             usages: Usages::new(),
             quiet: false,
+            withheld: false,
             forked: false,
             wanted: 0,
             started: false,

@@ -56,6 +56,12 @@ impl<M: Machine> Shard<M> {
         }
     }
 
+    /// Whether touches of what is in a store, or was never written, wait until the next call: for a process that has little
+    /// room now, and will soon have more.
+    pub fn withhold(&mut self, yes: bool) {
+        self.withheld = yes;
+    }
+
     /// Forgets the waiting faults (a fork's child has none).
     pub(crate) fn clear_pending(&mut self) {
         self.pending_len = 0;
@@ -82,11 +88,11 @@ impl<M: Machine> Shard<M> {
     pub fn work(&mut self) -> bool {
         self.starved = false;
         self.set_marks();
-        if self.pending_len > 0 {
+        if self.pending_len > 0 && !self.withheld {
             self.retry_pending();
         }
         let mut more = !self.quiet && self.bring_more() | self.fetch_more() | self.balance() | self.give_space_back();
-        if self.pending_len > 0 && !more {
+        if self.pending_len > 0 && !more && !self.withheld {
             more = self.check_stuck();
         }
         if self.used <= self.limit {

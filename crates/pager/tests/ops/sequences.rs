@@ -141,3 +141,38 @@ fn what_is_expected_is_forgotten_after_a_turn() {
         assert_eq!(world.shard.noted(), 1500, "turn {turn}");
     }
 }
+
+/// What is overwritten in every turn is wanted in every turn.
+#[test]
+fn what_is_overwritten_in_each_turn_is_expected_in_each() {
+    let mut world = World::of(1, 3000, Fetch::Auto);
+    assert!(world.apply(Op::Map(0, 1500)) && world.apply(Op::Walk(0, 0, 1500, 1, true)));
+    for turn in 1..6 {
+        assert!(world.apply(Op::Overwrite(0, 1000, 500)) && world.apply(Op::Switch(false, false)));
+        assert_eq!(world.shard.noted(), 1500, "turn {turn}");
+        assert!(world.apply(Op::Switch(true, true)));
+    }
+}
+
+/// Touches that are withheld wait, whether of what is stored or of what never was; what is in RAM does not.
+#[test]
+fn withheld_touches_wait() {
+    let mut world = World::of(1, 1500, Fetch::Lazy);
+    assert!(world.apply(Op::Map(0, 2900)) && world.apply(Op::Walk(0, 0, 2400, 1, true)));
+    let run = world.run_of(0);
+    let of = |world: &World, wanted: u64| {
+        let is = |page: &Page| world.shard.whereabouts(Run { start: *page, pages: 1 }).stored == wanted;
+        (run.start.0..run.start.0 + 2400).map(Page).find(is)
+    };
+    let (stored, fresh) = (of(&world, 1).expect("a page in the store"), Page(run.start.0 + 2500));
+    for page in [stored, fresh] {
+        world.shard.withhold(true);
+        let _ = world.shard.machine_mut().touch_read(1, page);
+        assert!(world.apply(Op::Turns(3000)));
+        assert!(world.shard.machine().sleeps_on(1).is_some() && world.shard.waiting() > 0 && !world.shard.starved());
+        world.shard.withhold(false);
+        assert!(world.apply(Op::Turns(3000)));
+        assert_eq!(world.shard.machine().sleeps_on(1), None);
+    }
+    world.finish();
+}
