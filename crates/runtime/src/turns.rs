@@ -3,6 +3,7 @@
 //! call. They are for these alone (`mpi/turns.h`), and may be called by any thread.
 
 use crate::advice::advise;
+use crate::engine::seat::{ASIDE, POLLS, wake};
 use crate::maps::managed_parts;
 use crate::{engine, holds, identity, kernel};
 use core::ffi::{c_int, c_void};
@@ -35,9 +36,6 @@ fn rank() -> Option<(&'static Session, usize, &'static Seat)> {
     Some((session, engine::place()?, process.seat()))
 }
 
-/// Whether the pager knows that the rank's turn has ended.
-static ASIDE: AtomicU32 = AtomicU32::new(0);
-
 /// Tells the pager that the rank's turn has ended, unless it knows.
 fn step_aside() {
     if ASIDE.swap(1, SeqCst) == 0 {
@@ -50,10 +48,6 @@ fn step_forward() {
     if ASIDE.swap(0, SeqCst) != 0 {
         engine::switch(true);
     }
-}
-
-fn wake(seat: &Seat) {
-    futex::wake(seat.word(), u32::MAX, Scope::Shared);
 }
 
 /// Decides something; no handler of a signal comes in between.
@@ -129,7 +123,8 @@ pub extern "C" fn ream_rank_enter() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_rank_leave() {
     let Some((session, me, seat)) = rank() else { return };
-    if !seat.leave() {
+    // A place that was given for what is done inside the call may be taken away before it is kept.
+    while !seat.leave() {
         if seat.stand() == Stand::Blocked {
             decide(session, me, |decision, now| decision.want(me, Stand::Waiting, now, &mut wake));
         }
@@ -156,9 +151,9 @@ impl Stretch {
         }
     }
     /// The rank begins to wait.
-    fn end(&self, seat: &Seat) {
+    fn end(&self, session: &Session, seat: &Seat) {
         if self.thread.swap(0, SeqCst) == process::thread_id() {
-            seat.note_stretch(process::thread_time_ns().saturating_sub(self.began_ns.load(SeqCst)));
+            session.note_stretch(seat, process::thread_time_ns().saturating_sub(self.began_ns.load(SeqCst)));
         }
     }
 }
@@ -176,6 +171,7 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
         process::sleep_us(nap(naps, LONGEST_US.0));
         return;
     };
+    POLLS.fetch_add(1, SeqCst);
     let before = seat.stand();
     if how & OTHERS == 0 || QUIET.look(session, me) {
         seat.enter();
@@ -186,7 +182,7 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
     }
     let stand = seat.stand();
     if before != stand {
-        STRETCH.end(seat);
+        STRETCH.end(session, seat);
         poke(session);
     }
     if stand.aside() {

@@ -140,6 +140,7 @@ impl Report<'_> {
         // Of ranks of an MPI job, where there are any.
         if let Some(turns) = self.turns.filter(|turns| turns.given.get() > 0) {
             number("turns", turns.given.get())?;
+            number("turns_in_calls", turns.inside.get())?;
             number("turns_taken_away", turns.taken.get())?;
             number("ranks_let_in", turns.let_in.get())?;
         }

@@ -6,7 +6,12 @@
 //! owner dead takes over; nothing is remembered that could be half done: the number of places taken is counted anew each
 //! time.
 
+mod places;
+mod trial;
+
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+
+use trial::Trial;
 
 use crate::process::{Identity, Lifecycle, Process};
 use crate::{Counter, Session};
@@ -104,7 +109,8 @@ pub struct Seat {
     rank: AtomicU32,
     /// The word as it was at `seen_us`, while in a call.
     seen: AtomicU32,
-    padding: AtomicU32,
+    /// 1 while it wants or has a place for what it does inside its call.
+    inside: AtomicU32,
     seen_us: AtomicU64,
     ticket: AtomicU64,
     /// When it got its place.
@@ -116,6 +122,8 @@ pub struct Seat {
     /// How long it computed, and how often it waited then; of older ones half.
     computed_ns: AtomicU64,
     waits: AtomicU64,
+    /// Pages that its last turn needed; 0 when that is not known, or was more than it could have.
+    needs: AtomicU64,
 }
 
 impl Seat {
@@ -151,17 +159,27 @@ impl Seat {
     pub fn answered(&self, pages: u64) {
         let _ = self.asked.fetch_update(SeqCst, SeqCst, |asked| Some(asked.saturating_sub(pages)));
     }
-    /// The rank has computed for so long, in nanoseconds, since it last waited. One thread at a time.
-    pub fn note_stretch(&self, ns: u64) {
+    fn note_stretch(&self, ns: u64) {
         let (computed, waits) = (self.computed_ns.load(SeqCst) + ns, self.waits.load(SeqCst) + 1);
         let older = if waits < STRETCHES { 1 } else { 2 };
         self.computed_ns.store(computed / older, SeqCst);
         self.waits.store(waits / older, SeqCst);
     }
-    /// Whether it is known to compute for short whiles only between two waits: so would its turns be.
-    fn is_brief(&self) -> bool {
-        let (computed, waits) = (self.computed_ns.load(SeqCst), self.waits.load(SeqCst));
-        waits >= KNOWN && computed / waits < BRIEF_NS
+    /// Whether it has a place for what it does inside its call of MPI, and has not said that this is nothing.
+    pub fn busy_inside(&self) -> bool {
+        self.stand() == Stand::Calling && self.inside.load(SeqCst) != 0
+    }
+    /// Whether it wants one.
+    pub fn waits_inside(&self) -> bool {
+        self.stand() == Stand::Waiting && self.inside.load(SeqCst) != 0
+    }
+    /// It did something inside its call just now, for which it keeps its place.
+    pub fn goes_on_inside(&self, now_us: u64) {
+        self.seen_us.store(now_us, SeqCst);
+    }
+    /// Pages that its last turn needed; 0 when it may need more than it had.
+    pub fn set_needs(&self, pages: u64) {
+        self.needs.store(pages, SeqCst);
     }
     /// It begins or ends a sleep on the bell.
     pub fn set_napping(&self, yes: bool) {
@@ -193,6 +211,7 @@ impl Seat {
                 Stand::Blocked | Stand::Waiting | Stand::Polite => return false,
             }
             if self.change(word, Stand::Running) {
+                self.inside.store(0, SeqCst);
                 return true;
             }
         }
@@ -201,7 +220,10 @@ impl Seat {
     pub fn idle(&self) -> bool {
         let word = self.word.load(SeqCst);
         match Stand::of(word) {
-            Stand::Calling => self.change(word, Stand::Idle),
+            Stand::Calling => {
+                self.inside.store(0, SeqCst);
+                self.change(word, Stand::Idle)
+            }
             stand => stand.holds(),
         }
     }
@@ -209,12 +231,13 @@ impl Seat {
         self.word.compare_exchange(word, word & !STAND | to as u32, SeqCst, SeqCst).is_ok()
     }
     pub(crate) fn clear(&self) {
-        for word in [&self.word, &self.napping, &self.passed, &self.pending, &self.rank, &self.seen] {
+        for word in [&self.word, &self.napping, &self.passed, &self.pending, &self.rank, &self.seen, &self.inside] {
             word.store(0, SeqCst);
         }
         self.asked.store(0, SeqCst);
         self.computed_ns.store(0, SeqCst);
         self.waits.store(0, SeqCst);
+        self.needs.store(0, SeqCst);
     }
 }
 
@@ -237,10 +260,13 @@ pub struct Turns {
     extra: AtomicU32,
     /// Places handed out.
     pub given: Counter,
+    /// Of these, for what a rank did inside a call of MPI.
+    pub inside: Counter,
     /// Places taken away from ranks that stayed in a call.
     pub taken: Counter,
     /// Ranks let in beyond the number of places.
     pub let_in: Counter,
+    trial: Trial,
 }
 
 /// The agent's mark as an owner of the lock.
@@ -249,12 +275,8 @@ const AGENT: u64 = u64::MAX;
 const STALE_US: u64 = 20_000;
 /// Least time between two rounds of poking.
 const POKE_US: u64 = 300;
-/// Ranks that compute for less than this between two waits do not take turns: to hand a place on, and to bring back what was
-/// there, would take longer than what is computed.
-const BRIEF_NS: u64 = 20_000_000;
-/// Waits after which what was before counts for half, and those from which on a mean means something.
+/// Waits after which what was before counts for half.
 const STRETCHES: u64 = 1024;
-const KNOWN: u64 = 32;
 /// Longer than this times the patience nobody waits, whatever those that compute do.
 const LIMIT: u64 = 30;
 
@@ -312,6 +334,14 @@ impl Session {
         Decision { session: self, owner }
     }
 
+    /// The same as the process of entry `me`, unless somebody else decides just now: for its pager, which whoever has the
+    /// right may be waiting for.
+    pub fn try_decide(&self, me: usize) -> Option<Decision<'_>> {
+        let owner = self.process(me)?.generation();
+        self.turns().lock.compare_exchange(0, owner, SeqCst, SeqCst).ok()?;
+        Some(Decision { session: self, owner })
+    }
+
     fn lives(&self, generation: u64, alive: &mut impl FnMut(Identity) -> bool) -> bool {
         if generation == AGENT {
             return alive(Identity { pid: self.agent(), start: 0 });
@@ -337,38 +367,6 @@ impl Session {
             missing -= spare.min(missing);
         }
         pages - missing
-    }
-
-    /// How many ranks may compute at once, as things are.
-    pub fn ranks_at_once(&self) -> u32 {
-        match self.config().ranks_at_once {
-            0 => {}
-            number => return number,
-        }
-        let (total, managed) = (self.ledger().total_pages(), self.ledger().managed_pages());
-        if managed <= total {
-            return u32::MAX;
-        }
-        let seats = || self.used().iter().filter(|process| process.seat().stand() != Stand::Away);
-        if seats().all(|process| process.seat().is_brief()) {
-            return u32::MAX;
-        }
-        let (ranks, pages) = seats().fold((0, 0), |(n, pages), one| (n + 1, pages + one.managed_pages()));
-        // With the stage through which pages come and go, a quarter of what a rank holds. Nothing, where the ranks have
-        // not begun or others need the memory.
-        let mean = (pages / u64::max(ranks, 1) / 3 * 4).max(1);
-        (total / mean).clamp(1, u64::from(u32::MAX)) as u32
-    }
-
-    /// Whether more ranks have places than may compute at once now: those that got theirs while more could.
-    pub fn is_crowded(&self) -> bool {
-        let holders = self.used().iter().filter(|process| process.seat().stand().holds()).count();
-        holders > self.places()
-    }
-
-    /// Places there are, with those of ranks that were let in.
-    fn places(&self) -> usize {
-        self.ranks_at_once().saturating_add(self.turns().extra.load(SeqCst)) as usize
     }
 }
 
@@ -396,8 +394,22 @@ impl Decision<'_> {
         if seat.stand().holds() {
             seat.aside_us.store(now_us, SeqCst);
         }
+        seat.inside.store(0, SeqCst);
         self.put(seat, stand);
         self.grant(now_us, wake);
+    }
+
+    /// The rank of entry `me`, which has no place and is in MPI, does something there that needs its memory: it wants a place
+    /// as if its call had ended, and loses it when it finds nothing to do.
+    pub fn want_inside(&self, me: usize, now_us: u64, wake: Wake) {
+        let turns = self.session.turns();
+        let Some(seat) = self.session.process(me).map(Process::seat) else { return };
+        if seat.stand() == Stand::Blocked {
+            seat.ticket.store(turns.tickets.fetch_add(1, SeqCst) + 1, SeqCst);
+            seat.inside.store(1, SeqCst);
+            self.put(seat, Stand::Waiting);
+            self.grant(now_us, wake);
+        }
     }
 
     /// The rank of entry `me` waits in MPI: its place is for another.
@@ -453,6 +465,20 @@ impl Decision<'_> {
         self.grant(now_us, wake);
     }
 
+    /// Now and then: finds out whether ranks that compute briefly do better in turns or all at once.
+    pub fn weigh(&self, now_us: u64, wake: Wake) {
+        let trial = &self.session.turns().trial;
+        let before = trial.all_at_once();
+        if self.session.is_brief() {
+            trial.weigh(now_us);
+        } else {
+            trial.forget();
+        }
+        if trial.all_at_once() != before {
+            self.grant(now_us, wake);
+        }
+    }
+
     fn grant(&self, now_us: u64, wake: Wake) {
         let turns = self.session.turns();
         let most = self.session.places();
@@ -471,7 +497,14 @@ impl Decision<'_> {
             seat.since_us.store(now_us, SeqCst);
             turns.changed_us.store(now_us, SeqCst);
             turns.given.add(1);
-            self.put(seat, Stand::Running);
+            if seat.inside.load(SeqCst) != 0 {
+                // Until it has done nothing for as long as any other that is in a call.
+                seat.seen.store(0, SeqCst);
+                turns.inside.add(1);
+                self.put(seat, Stand::Calling);
+            } else {
+                self.put(seat, Stand::Running);
+            }
             wake(seat);
         }
         let waiting = self.seats().filter(|(_, seat)| seat.stand().waits()).count();

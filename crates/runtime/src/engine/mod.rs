@@ -15,6 +15,7 @@ mod message;
 mod minute;
 mod pager;
 mod remote;
+pub mod seat;
 mod setup;
 mod shares;
 mod switch;
@@ -110,7 +111,6 @@ pub fn account() -> Option<(&'static Process, &'static Session)> {
 }
 
 /// The process's place in its session's table.
-#[cfg(not(feature = "inside"))]
 pub fn place() -> Option<usize> {
     ENGINE.session().map(|_| ENGINE.process.load(SeqCst))
 }

@@ -196,6 +196,9 @@ struct Pager {
 impl Pager {
     fn turn(&mut self) {
         remote::look(self.shard.machine_mut());
+        if self.command.is_some() {
+            self.shard.withhold(false);
+        }
         let more = self.shard.work();
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);

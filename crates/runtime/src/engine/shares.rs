@@ -61,7 +61,7 @@ impl Part {
         let (mut aside, mut computing) = (0, false);
         for seat in session.used().iter().filter(|other| other.engaged()).map(Process::seat) {
             aside += u64::from(seat.aside());
-            computing |= matches!(seat.stand(), Stand::Running | Stand::Away);
+            computing |= matches!(seat.stand(), Stand::Running | Stand::Away) || seat.busy_inside();
         }
         match engaged.saturating_sub(aside) {
             0 => equal,

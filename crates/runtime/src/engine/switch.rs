@@ -2,7 +2,9 @@
 //! was there brought back at once or when it is touched; and which of these costs less.
 
 use super::ENGINE;
+use super::seat;
 use super::shares::{fair, left, share};
+use core::sync::atomic::Ordering::SeqCst;
 use ream_pager::Shard;
 use ream_stats::{Process, Session, Stand, Switch};
 use ream_sys::{LinuxMachine, process};
@@ -19,6 +21,10 @@ const WORTH: u64 = 64;
 /// A turn in which less is computed than so many nanoseconds says nothing of what the next one needs, nor of what turns cost:
 /// a rank gets some between two collectives.
 const SHORT: u64 = 5_000_000;
+/// Faults without a poll in between after which what a rank does in MPI is work, and no exchange of messages.
+const WORK: u64 = 128;
+/// Longest that touches wait for a turn inside a call.
+const WITHHELD: u64 = 100_000;
 /// Turns until the way that seemed to cost more is tried again.
 const AGAIN: u32 = 16;
 
@@ -71,16 +77,29 @@ pub(super) struct Switching {
     /// Whether room was given up at once when the last turn ended, and of how many thousandths it is good to.
     gave: bool,
     needed: Share,
-    /// When the last turn ended, while it is nobody's.
+    /// When the last turn ended, while it is nobody's, and how many faults there were by then.
     aside_us: Option<u64>,
+    aside_faults: u64,
+    polls: u32,
+    /// Whether the turn is for what the rank does inside a call.
+    inside: bool,
+    /// Since when its touches wait for such a turn.
+    withheld_us: Option<u64>,
+    sought_us: u64,
     asked_us: u64,
     /// Faults as of the last look at them, and when that was.
     faults: u64,
     looked_us: u64,
+    weighed_us: u64,
 }
 
 fn ran_ns() -> u64 {
     process::process_time_ns().saturating_sub(process::thread_time_ns())
+}
+
+/// Whether the process has hardly any room left.
+fn is_pressed(shard: &Shard<LinuxMachine>) -> bool {
+    shard.used() + shard.limit() / 8 >= shard.limit()
 }
 
 impl Switching {
@@ -88,12 +107,18 @@ impl Switching {
     pub(super) fn aside(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         let ran = ran_ns().saturating_sub(self.ran);
-        let noted = if ran < SHORT && shard.noted() > 0 {
+        self.aside_faults = entry.counters.faults.get();
+        let noted = if core::mem::take(&mut self.inside) {
+            shard.keep_noted()
+        } else if ran < SHORT && shard.noted() > 0 {
             self.counts = false;
             shard.keep_noted()
         } else {
             self.learn(entry, ran);
-            shard.note_resident()
+            let (pressed, used) = (is_pressed(shard), shard.used());
+            let noted = shard.note_resident();
+            entry.seat().set_needs(if pressed { 0 } else { used.max(noted) });
+            noted
         };
         self.aside_us = Some(now);
         let room = entry.held_pages().saturating_sub(left(session));
@@ -138,6 +163,7 @@ impl Switching {
     pub(super) fn turn(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         self.aside_us = None;
+        self.inside = false;
         self.turns = self.turns.wrapping_add(1);
         shard.begin_turn();
         let noted = shard.noted();
@@ -161,11 +187,33 @@ impl Switching {
         self.hunger(shard, session, entry, now);
     }
 
+    /// The rank has got a place for what it does inside its call: nothing comes back but what that touches.
+    fn turn_inside(&mut self, shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, now: u64) {
+        // The thread does not know it, and tells of the end.
+        seat::ASIDE.store(0, SeqCst);
+        self.aside_us = None;
+        (self.inside, self.at_once, self.counts, self.asked_us) = (true, false, false, 0);
+        self.hunger(shard, session, entry, now);
+    }
+
+    /// Touches wait for the turn that is wanted, but not for ever: what they bring in meanwhile would soon leave again.
+    fn withhold(&mut self, shard: &mut Shard<LinuxMachine>, waits: bool, now: u64) {
+        if waits && now.saturating_sub(self.sought_us) >= LATER {
+            self.sought_us = now;
+            seat::look();
+        }
+        let since = *self.withheld_us.get_or_insert(now);
+        shard.withhold(waits && now.saturating_sub(since) < WITHHELD);
+        if !waits || now.saturating_sub(since) >= WITHHELD {
+            self.withheld_us = None;
+        }
+    }
+
     /// Takes room that is free, and asks those for more whose turn it is not. Returns whether more is wanted.
     fn hunger(&mut self, shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, now: u64) -> bool {
         share(shard, session, entry);
         let (held, fair) = (entry.held_pages(), fair(session, entry));
-        let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+        let pressed = is_pressed(shard);
         if held >= fair || !(pressed || shard.bringing()) {
             return false;
         }
@@ -183,21 +231,36 @@ impl Switching {
     /// microseconds, where there is something to look at.
     pub(super) fn go_on(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) -> Option<u64> {
         let (session, entry) = ENGINE.session().zip(ENGINE.entry())?;
-        match entry.seat().stand() {
+        let stand = entry.seat().stand();
+        self.withhold(shard, entry.seat().waits_inside(), now);
+        if stand != Stand::Away && now.saturating_sub(self.weighed_us) >= PATIENCE {
+            self.weighed_us = now;
+            seat::weigh();
+        }
+        match stand {
             Stand::Away => None,
             Stand::Running | Stand::Calling | Stand::Idle => {
+                if self.aside_us.is_some() && entry.seat().busy_inside() {
+                    self.turn_inside(shard, session, entry, now);
+                } else if self.inside && stand == Stand::Running {
+                    // The call has ended.
+                    self.turn(shard, now);
+                }
                 // Faults that are served at once, by pages that were about to leave, show a lack of room as well: a rank
                 // that asked for more only where they waited went on with too little for ever, and nobody else gave any.
                 // No more often than shares are looked at anyway.
                 let faults = entry.counters.faults.get();
                 let faulted = faults != self.faults && now.saturating_sub(self.looked_us) >= PATIENCE;
+                if self.inside && faults != self.faults {
+                    entry.seat().goes_on_inside(now);
+                }
                 if faulted {
                     (self.faults, self.looked_us) = (faults, now);
                 }
-                let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+                let pressed = is_pressed(shard);
                 let lacks = shard.bringing() || pressed && (faulted || shard.waiting() > 0);
                 let hungry = lacks && self.hunger(shard, session, entry, now);
-                hungry.then_some(SOON)
+                (hungry || self.inside).then_some(SOON)
             }
             Stand::Blocked | Stand::Waiting | Stand::Polite => {
                 if entry.seat().asked() > 0 {
@@ -205,6 +268,14 @@ impl Switching {
                     return Some(SOON);
                 }
                 let ended = self.aside_us?;
+                let (faults, polls) = (entry.counters.faults.get(), seat::POLLS.load(SeqCst));
+                if polls != self.polls {
+                    (self.aside_faults, self.polls) = (faults, polls);
+                }
+                let faulted = faults.saturating_sub(self.aside_faults);
+                if stand == Stand::Blocked && is_pressed(shard) && faulted >= WORK {
+                    seat::want_inside();
+                }
                 Some(if now.saturating_sub(ended) < AWAKE { SOON } else { LATER })
             }
         }

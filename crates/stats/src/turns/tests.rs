@@ -109,6 +109,49 @@ fn whoever_sits_in_a_call_loses_the_place() {
 }
 
 #[test]
+fn work_in_a_call_has_a_place_until_it_ends_or_comes_to_nothing() {
+    let (shared, all) = Shared::with_ranks(1, Next::Fifo, 3);
+    let want = |me, now| shared.decide(|decision| decision.want_inside(me, now, &mut |_| ()));
+    let look = |now| shared.decide(|decision| decision.look(now, 1 << 40, &mut |_| ()));
+    // Only who has none and waits for no other.
+    want(all[0], 5);
+    want(all[1], 5);
+    assert_eq!((shared.stand(all[0]), shared.stand(all[1])), (Stand::Running, Stand::Waiting));
+    assert!(!shared.seat(all[1]).waits_inside());
+    shared.block(all[0]);
+    shared.block(all[1]);
+    assert_eq!(shared.running(&all), [all[2]]);
+    want(all[0], 6);
+    assert!(shared.seat(all[0]).waits_inside() && shared.session.turns().anybody_waits());
+    shared.block(all[2]);
+    // It has one, which it keeps as long as it does something, and after the call.
+    let seat = shared.seat(all[0]);
+    assert!(seat.busy_inside() && !seat.waits_inside());
+    shared.decide(|decision| decision.want(all[1], Stand::Waiting, 7, &mut |_| ()));
+    for now in 1..9 {
+        seat.goes_on_inside(now * STALE_US);
+        look(now * STALE_US + STALE_US / 2);
+    }
+    assert!(seat.busy_inside() && seat.leave());
+    assert_eq!((seat.stand(), seat.busy_inside(), shared.session.turns().inside.get()), (Stand::Running, false, 1));
+    // Another one finds nothing to do: it loses the place at once.
+    shared.block(all[0]);
+    shared.block(all[1]);
+    want(all[2], 8);
+    assert!(shared.seat(all[2]).busy_inside());
+    want(all[0], 9);
+    assert!(shared.seat(all[2]).idle() && !shared.seat(all[2]).busy_inside());
+    look(10);
+    assert_eq!((shared.stand(all[2]), shared.seat(all[0]).busy_inside()), (Stand::Blocked, true));
+    // This one does nothing for long.
+    want(all[2], 11);
+    look(1 << 30);
+    look((1 << 30) + STALE_US);
+    assert_eq!((shared.stand(all[0]), shared.seat(all[2]).busy_inside()), (Stand::Blocked, true));
+    assert!(!shared.seat(all[0]).leave());
+}
+
+#[test]
 fn who_comes_next() {
     for (rule, expected) in [(Next::Vrss, 2), (Next::Fifo, 1), (Next::Lifo, 3), (Next::Pending, 3)] {
         let (shared, all) = Shared::with_ranks(1, rule, 4);
@@ -205,25 +248,35 @@ fn places_too_many_are_noticed() {
 }
 
 #[test]
-fn ranks_that_compute_briefly_take_no_turns() {
+fn ranks_that_compute_briefly_are_tried_all_at_once() {
     let (shared, all) = Shared::with_ranks(0, Next::Vrss, 4);
-    let compute = |me: usize, ns, times| (0..times).for_each(|_| shared.seat(me).note_stretch(ns));
+    let session = shared.session;
+    let mut now = 1;
+    // A second in which each computes for so long before each of so many waits; whether all did so at once at its end.
+    let mut second = |ns, times| {
+        for _ in 0..50 {
+            for me in &all {
+                (0..times).for_each(|_| session.note_stretch(shared.seat(*me), ns));
+            }
+            now += 20_000;
+            session.decide(None, |_| true, || ()).weigh(now, &mut |_| ());
+        }
+        session.ranks_at_once() == u32::MAX
+    };
     for me in &all {
-        shared.session.process(*me).unwrap().change_managed(shared.session.ledger(), 330);
-        compute(*me, 1_000_000, 10);
+        session.process(*me).unwrap().change_managed(session.ledger(), 330);
     }
-    // Too little is known.
-    assert_eq!(shared.session.ranks_at_once(), 2);
-    all.iter().for_each(|me| compute(*me, 1_000_000, 1000));
-    assert_eq!(shared.session.ranks_at_once(), u32::MAX);
-    // One that computes for long after every hundredth wait is none of these, while it waits and otherwise.
-    for _ in 0..50 {
-        compute(all[3], 10_000_000_000, 1);
-        compute(all[3], 100, 99);
-    }
-    assert_eq!(shared.session.ranks_at_once(), 2);
-    compute(all[3], 100, 20_000);
-    assert_eq!(shared.session.ranks_at_once(), u32::MAX);
+    assert_eq!(session.ranks_at_once(), 2);
+    // Long stretches are not.
+    assert!(!second(50_000_000, 1) && !second(50_000_000, 1));
+    // As much again, in short ones, is; while more is computed so, it stays.
+    assert!((0..20).any(|_| second(1_000_000, 40)));
+    assert!(second(1_000_000, 80) && second(1_000_000, 80));
+    assert!(all.iter().all(|me| shared.stand(*me) == Stand::Running));
+    // One that computes for long after many waits is none of these.
+    (0..50).for_each(|_| session.note_stretch(shared.seat(all[3]), 10_000_000_000));
+    assert!(!second(1_000_000, 1));
+    assert_eq!(session.ranks_at_once(), 2);
 }
 
 #[test]
