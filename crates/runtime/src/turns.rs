@@ -138,22 +138,27 @@ pub extern "C" fn ream_rank_leave() {
 struct Stretch {
     thread: AtomicU32,
     began_ns: AtomicU64,
+    outside_ns: AtomicU64,
 }
 
-static STRETCH: Stretch = Stretch { thread: AtomicU32::new(0), began_ns: AtomicU64::new(0) };
+static STRETCH: Stretch =
+    Stretch { thread: AtomicU32::new(0), began_ns: AtomicU64::new(0), outside_ns: AtomicU64::new(0) };
 
 impl Stretch {
     /// A call of MPI has ended; if the last stretch has, a new one begins.
     fn begin(&self) {
         if self.thread.load(SeqCst) == 0 {
             self.began_ns.store(process::thread_time_ns(), SeqCst);
+            self.outside_ns.store(process::thread_user_time_ns(), SeqCst);
             self.thread.store(process::thread_id(), SeqCst);
         }
     }
     /// The rank begins to wait.
     fn end(&self, session: &Session, seat: &Seat) {
         if self.thread.swap(0, SeqCst) == process::thread_id() {
-            session.note_stretch(seat, process::thread_time_ns().saturating_sub(self.began_ns.load(SeqCst)));
+            let ns = process::thread_time_ns().saturating_sub(self.began_ns.load(SeqCst));
+            let outside = process::thread_user_time_ns().saturating_sub(self.outside_ns.load(SeqCst));
+            session.note_stretch(seat, ns, outside);
         }
     }
 }

@@ -472,7 +472,7 @@ impl Decision<'_> {
         if self.session.is_brief() {
             trial.weigh(now_us);
         } else {
-            trial.forget();
+            trial.pause();
         }
         if trial.all_at_once() != before {
             self.grant(now_us, wake);

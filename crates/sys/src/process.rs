@@ -231,6 +231,18 @@ pub fn thread_time_ns() -> u64 {
     time_ns(CLOCK_THREAD_CPUTIME)
 }
 
+/// Nanoseconds of processor time that the calling thread has used outside the kernel, as far as that tells: most kernels look
+/// at their ticks which it was, a few milliseconds apart.
+pub fn thread_user_time_ns() -> u64 {
+    const RUSAGE_THREAD: usize = 1;
+    // Of struct rusage: the time outside the kernel, in seconds and microseconds, and fourteen more numbers.
+    let mut usage = [0u64; 18];
+    // SAFETY: the kernel fills in the usage.
+    let _ = unsafe { call2(number::__NR_getrusage, RUSAGE_THREAD, usage.as_mut_ptr().expose_provenance()) };
+    let [seconds, microseconds, ..] = usage;
+    seconds * 1_000_000_000 + microseconds * 1000
+}
+
 /// Processor time that all threads of the process have used, in nanoseconds.
 pub fn process_time_ns() -> u64 {
     const CLOCK_PROCESS_CPUTIME: usize = 2;
@@ -377,6 +389,17 @@ fn set_scheduling(thread: u32, policy: u32, nice: i32, priority: u32, runtime: u
 mod tests {
     extern crate std;
     use super::*;
+
+    #[test]
+    fn time_outside_the_kernel_is_a_part_of_all_time() {
+        let (began, before) = (thread_time_ns(), thread_user_time_ns());
+        let mut sum = 1u64;
+        while thread_time_ns() - began < 200_000_000 {
+            (0..100_000).for_each(|i| sum = core::hint::black_box(sum.wrapping_mul(31) + i));
+        }
+        let outside = thread_user_time_ns() - before;
+        assert!((50_000_000..300_000_000).contains(&outside), "{outside} ns outside");
+    }
 
     #[test]
     fn who_has_a_child_is_not_childless() {

@@ -240,11 +240,12 @@ impl Switching {
         match stand {
             Stand::Away => None,
             Stand::Running | Stand::Calling | Stand::Idle => {
-                if self.aside_us.is_some() && entry.seat().busy_inside() {
-                    self.turn_inside(shard, session, entry, now);
-                } else if self.inside && stand == Stand::Running {
-                    // The call has ended.
+                if stand == Stand::Running && (self.inside || self.aside_us.is_some()) {
+                    // The call has ended, or the thread is about to wake up.
+                    seat::ASIDE.store(0, SeqCst);
                     self.turn(shard, now);
+                } else if self.aside_us.is_some() && entry.seat().busy_inside() {
+                    self.turn_inside(shard, session, entry, now);
                 }
                 // Faults that are served at once, by pages that were about to leave, show a lack of room as well: a rank
                 // that asked for more only where they waited went on with too little for ever, and nobody else gave any.
@@ -260,7 +261,11 @@ impl Switching {
                 let pressed = is_pressed(shard);
                 let lacks = shard.bringing() || pressed && (faulted || shard.waiting() > 0);
                 let hungry = lacks && self.hunger(shard, session, entry, now);
-                (hungry || self.inside).then_some(SOON)
+                match (hungry, self.inside) {
+                    (true, _) => Some(SOON),
+                    (false, true) => Some(if stand == Stand::Idle { LATER } else { SOON }),
+                    (false, false) => None,
+                }
             }
             Stand::Blocked | Stand::Waiting | Stand::Polite => {
                 if entry.seat().asked() > 0 {

@@ -31,10 +31,11 @@ impl Session {
         (total / mean).clamp(1, u64::from(u32::MAX)) as u32
     }
 
-    /// A rank has computed for so long, in nanoseconds, since it last waited. One thread of it at a time.
-    pub fn note_stretch(&self, seat: &Seat, ns: u64) {
+    /// A rank has computed for so long, in nanoseconds, since it last waited, of that so long outside the kernel. One thread of it
+    /// at a time.
+    pub fn note_stretch(&self, seat: &Seat, ns: u64, outside_ns: u64) {
         seat.note_stretch(ns);
-        self.turns().trial.computed(ns);
+        self.turns().trial.computed(outside_ns);
     }
 
     /// Whether ranks take turns by what is measured, and compute for short whiles only between two waits.

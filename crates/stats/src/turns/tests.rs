@@ -256,7 +256,7 @@ fn ranks_that_compute_briefly_are_tried_all_at_once() {
     let mut second = |ns, times| {
         for _ in 0..50 {
             for me in &all {
-                (0..times).for_each(|_| session.note_stretch(shared.seat(*me), ns));
+                (0..times).for_each(|_| session.note_stretch(shared.seat(*me), ns, ns));
             }
             now += 20_000;
             session.decide(None, |_| true, || ()).weigh(now, &mut |_| ());
@@ -274,7 +274,7 @@ fn ranks_that_compute_briefly_are_tried_all_at_once() {
     assert!(second(1_000_000, 80) && second(1_000_000, 80));
     assert!(all.iter().all(|me| shared.stand(*me) == Stand::Running));
     // One that computes for long after many waits is none of these.
-    (0..50).for_each(|_| session.note_stretch(shared.seat(all[3]), 10_000_000_000));
+    (0..50).for_each(|_| session.note_stretch(shared.seat(all[3]), 10_000_000_000, 0));
     assert!(!second(1_000_000, 1));
     assert_eq!(session.ranks_at_once(), 2);
 }

@@ -10,6 +10,8 @@ const KNOWN: u64 = 4;
 /// How long one way is measured, and how long what the other one left has an effect before that, in microseconds.
 const MEASURED_US: u64 = 400_000;
 const SETTLES_US: u64 = 200_000;
+/// Longest that a way is tried in which no rank gets to its next wait.
+const STUCK_US: u64 = 2_000_000;
 /// Measurements until the way that was worse is tried again: so many, and twice as many each time that it still is.
 const AGAIN: (u32, u32) = (16, 64);
 /// Not measured yet.
@@ -32,7 +34,8 @@ pub(crate) struct Trial {
     before_ns: AtomicU64,
     /// Nanoseconds computed in a second by all ranks together, in turns and at once; 0 as long as that is not known.
     rates: [AtomicU64; 2],
-    /// What ranks have computed between their waits, in nanoseconds.
+    /// What ranks have computed between their waits, in nanoseconds outside the kernel: where memory goes to and fro all the time,
+    /// that keeps processors busy, too.
     computed_ns: AtomicU64,
 }
 
@@ -42,7 +45,7 @@ impl Trial {
         self.all.load(SeqCst) != 0
     }
 
-    /// A rank has computed for so long between two waits.
+    /// A rank has computed for so long between two waits, outside the kernel.
     pub(crate) fn computed(&self, ns: u64) {
         self.computed_ns.fetch_add(ns, SeqCst);
     }
@@ -52,13 +55,14 @@ impl Trial {
         ranks > 0 && waits >= KNOWN * ranks && computed_ns / waits < BRIEF_NS
     }
 
-    /// Ranks take turns, and nothing is known.
-    pub(crate) fn forget(&self) {
-        for number in [&self.all, &self.left, &self.again, &self.tried] {
-            number.store(0, SeqCst);
+    /// Ranks are not brief: they take turns. What is known of both ways is for when they are again.
+    pub(crate) fn pause(&self) {
+        if self.all.swap(0, SeqCst) != 0 && self.tried.load(SeqCst) == 0 {
+            // It was the better way.
+            self.left.store(1, SeqCst);
         }
+        self.tried.store(0, SeqCst);
         self.began_us.store(0, SeqCst);
-        self.rates.iter().for_each(|rate| rate.store(0, SeqCst));
     }
 
     fn begin(&self, all: bool, now_us: u64) {
@@ -80,10 +84,11 @@ impl Trial {
             }
         } else if now_us.saturating_sub(measured) >= MEASURED_US {
             let done = computed.saturating_sub(self.before_ns.load(SeqCst));
-            self.measured_us.store(now_us, SeqCst);
-            self.before_ns.store(computed, SeqCst);
-            // While nothing is computed no way is better.
-            if done > 0 {
+            let for_long = now_us - measured >= STUCK_US && self.tried.load(SeqCst) != 0;
+            // While nothing is computed neither way is better, but for one that is only tried and seems to be the reason.
+            if done > 0 || for_long {
+                self.measured_us.store(now_us, SeqCst);
+                self.before_ns.store(computed, SeqCst);
                 self.decide(all, (done / (now_us - measured) * 1_000_000).max(1), now_us);
             }
         }
@@ -142,6 +147,34 @@ mod tests {
         // What was better is not for ever.
         let after = seconds_at_once(&better, &mut clock, 100, 800_000_000, 500_000_000);
         assert!(after < 50.0, "{after} s");
+    }
+
+    /// Long before a rank gets to its next wait all at once, it is taken for what it is.
+    #[test]
+    fn a_way_in_which_nothing_comes_to_an_end_is_left() {
+        let (trial, mut clock) = (Trial::default(), 0);
+        let wasted = seconds_at_once(&trial, &mut clock, 100, 800_000_000, 0);
+        assert!((2.0..12.0).contains(&wasted), "{wasted} s");
+        // Or one at last, in a window that begins with nothing.
+        let (trial, mut clock) = (Trial::default(), 0);
+        seconds_at_once(&trial, &mut clock, 1, 100_000_000, 0);
+        assert!(trial.all_at_once());
+        seconds_at_once(&trial, &mut clock, 1, 100_000_000, 0);
+        trial.computed(60_000_000);
+        seconds_at_once(&trial, &mut clock, 1, 100_000_000, 0);
+        assert!(!trial.all_at_once());
+    }
+
+    /// What is known outlasts a phase in which ranks are not brief.
+    #[test]
+    fn the_better_way_comes_back_after_a_pause() {
+        let (trial, mut clock) = (Trial::default(), 0);
+        seconds_at_once(&trial, &mut clock, 5, 500_000_000, 800_000_000);
+        assert!(trial.all_at_once());
+        trial.pause();
+        assert!(!trial.all_at_once());
+        let used = seconds_at_once(&trial, &mut clock, 5, 500_000_000, 800_000_000);
+        assert!(used > 4.0, "{used} s");
     }
 
     #[test]
