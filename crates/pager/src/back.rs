@@ -10,7 +10,7 @@ use ream_sys::{Errno, Machine};
 /// Runs that are remembered; beyond these the last one is stretched.
 const RUNS: usize = 16 * 1024;
 /// Ranges that are remembered of those that are overwritten while others compute.
-const EXPECTED: usize = 256;
+const EXPECTED: usize = 512;
 /// Pages that a run may leap over: reading them along costs less than a read of its own.
 const GAP: u64 = 16;
 /// Parts looked at in one turn.
@@ -99,6 +99,24 @@ impl Back {
         }
     }
 
+    /// What this turn expected joins what was expected before it, once.
+    fn merge_expected(&mut self) {
+        let mut kept = self.expected_before;
+        for index in self.expected_before..self.expected_len {
+            let Some(had) = self.expected.get(index).copied() else { break };
+            let known =
+                |before: &Had| before.start <= had.start && had.start + had.pages <= before.start + before.pages;
+            if self.expected_runs().take(self.expected_before).any(|before| known(&before)) {
+                continue;
+            }
+            if let Some(place) = self.expected.get_mut(kept) {
+                *place = had;
+                kept += 1;
+            }
+        }
+        self.expected_len = kept;
+    }
+
     fn expected_runs(&self) -> impl Iterator<Item = Had> + '_ {
         (0..self.expected_len).filter_map(|index| self.expected.get(index).copied())
     }
@@ -149,6 +167,7 @@ impl<M: Machine> Shard<M> {
     /// anything since it began to come back. Returns how many pages the list has.
     pub fn keep_noted(&mut self) -> u64 {
         self.back.active = false;
+        self.back.merge_expected();
         self.count_wanted()
     }
 

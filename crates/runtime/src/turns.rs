@@ -125,7 +125,7 @@ pub extern "C" fn ream_rank_leave() {
     let Some((session, me, seat)) = rank() else { return };
     // A place that was given for what is done inside the call may be taken away before it is kept.
     while !seat.leave() {
-        if seat.stand() == Stand::Blocked {
+        if seat.stand() == Stand::Blocked || seat.waits_inside() {
             decide(session, me, |decision, now| decision.want(me, Stand::Waiting, now, &mut wake));
         }
         wait_for_place(session, me, seat);
@@ -138,27 +138,23 @@ pub extern "C" fn ream_rank_leave() {
 struct Stretch {
     thread: AtomicU32,
     began_ns: AtomicU64,
-    outside_ns: AtomicU64,
 }
 
-static STRETCH: Stretch =
-    Stretch { thread: AtomicU32::new(0), began_ns: AtomicU64::new(0), outside_ns: AtomicU64::new(0) };
+static STRETCH: Stretch = Stretch { thread: AtomicU32::new(0), began_ns: AtomicU64::new(0) };
 
 impl Stretch {
     /// A call of MPI has ended; if the last stretch has, a new one begins.
     fn begin(&self) {
         if self.thread.load(SeqCst) == 0 {
-            self.began_ns.store(process::thread_time_ns(), SeqCst);
-            self.outside_ns.store(process::thread_user_time_ns(), SeqCst);
+            self.began_ns.store(process::thread_user_time_ns(), SeqCst);
             self.thread.store(process::thread_id(), SeqCst);
         }
     }
     /// The rank begins to wait.
     fn end(&self, session: &Session, seat: &Seat) {
         if self.thread.swap(0, SeqCst) == process::thread_id() {
-            let ns = process::thread_time_ns().saturating_sub(self.began_ns.load(SeqCst));
-            let outside = process::thread_user_time_ns().saturating_sub(self.outside_ns.load(SeqCst));
-            session.note_stretch(seat, ns, outside);
+            let ns = process::thread_user_time_ns().saturating_sub(self.began_ns.load(SeqCst));
+            session.note_stretch(seat, ns);
         }
     }
 }
@@ -203,6 +199,8 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
 /// Whether the process does nothing, though some of its threads are not in MPI: they wait for the one that is.
 struct Quiet {
     since_us: AtomicU64,
+    /// When that began by which it was judged.
+    from_us: AtomicU64,
     busy_ns: AtomicU64,
     faults: AtomicU64,
     yes: AtomicU32,
@@ -210,6 +208,7 @@ struct Quiet {
 
 static QUIET: Quiet = Quiet {
     since_us: AtomicU64::new(0),
+    from_us: AtomicU64::new(0),
     busy_ns: AtomicU64::new(0),
     faults: AtomicU64::new(0),
     yes: AtomicU32::new(0),
@@ -230,8 +229,11 @@ impl Quiet {
             let faulted = self.faults.swap(faults, SeqCst) != faults;
             let quiet = !faulted && spent_us < (now - since) / 10;
             self.yes.store(quiet.into(), SeqCst);
+            self.from_us.store(since, SeqCst);
         }
-        self.yes.load(SeqCst) != 0
+        // A thread that waited for a place by then is about to compute.
+        let placed = session.process(me).map_or(0, |it| it.seat().since_us());
+        self.yes.load(SeqCst) != 0 && self.from_us.load(SeqCst) >= placed
     }
 }
 

@@ -122,8 +122,9 @@ pub struct Seat {
     /// How long it computed, and how often it waited then; of older ones half.
     computed_ns: AtomicU64,
     waits: AtomicU64,
-    /// Pages that its last turn needed; 0 when that is not known, or was more than it could have.
+    /// Pages that its last turn needed, 0 when that is not known, or was more than it could have; and those it managed then.
     needs: AtomicU64,
+    managed: AtomicU64,
 }
 
 impl Seat {
@@ -177,9 +178,21 @@ impl Seat {
     pub fn goes_on_inside(&self, now_us: u64) {
         self.seen_us.store(now_us, SeqCst);
     }
-    /// Pages that its last turn needed; 0 when it may need more than it had.
-    pub fn set_needs(&self, pages: u64) {
+    /// Pages that its last turn needed, 0 when it may need more than it had; and those it manages.
+    pub fn set_needs(&self, pages: u64, managed: u64) {
         self.needs.store(pages, SeqCst);
+        self.managed.store(managed, SeqCst);
+    }
+    /// Pages that it needs to compute, where it manages so many.
+    fn needs(&self, managed: u64) -> u64 {
+        let needs = self.needs.load(SeqCst);
+        // What has grown since by more than that, nothing is known of.
+        let grown = managed.saturating_sub(self.managed.load(SeqCst));
+        if grown > needs || needs == 0 { managed } else { needs.min(managed) }
+    }
+    /// Whether it sleeps in a call of MPI until something may have come.
+    pub fn naps(&self) -> bool {
+        self.napping.load(SeqCst) != 0
     }
     /// It begins or ends a sleep on the bell.
     pub fn set_napping(&self, yes: bool) {
@@ -335,10 +348,16 @@ impl Session {
     }
 
     /// The same as the process of entry `me`, unless somebody else decides just now: for its pager, which whoever has the
-    /// right may be waiting for.
-    pub fn try_decide(&self, me: usize) -> Option<Decision<'_>> {
+    /// right may be waiting for. Of one that is dead it is taken over; `alive` says so where it is asked for.
+    pub fn try_decide(&self, me: usize, alive: Option<fn(Identity) -> bool>) -> Option<Decision<'_>> {
         let owner = self.process(me)?.generation();
-        self.turns().lock.compare_exchange(0, owner, SeqCst, SeqCst).ok()?;
+        let lock = &self.turns().lock;
+        if let Err(holder) = lock.compare_exchange(0, owner, SeqCst, SeqCst) {
+            let mut alive = alive?;
+            if self.lives(holder, &mut alive) || lock.compare_exchange(holder, owner, SeqCst, SeqCst).is_err() {
+                return None;
+            }
+        }
         Some(Decision { session: self, owner })
     }
 
@@ -408,6 +427,18 @@ impl Decision<'_> {
             seat.ticket.store(turns.tickets.fetch_add(1, SeqCst) + 1, SeqCst);
             seat.inside.store(1, SeqCst);
             self.put(seat, Stand::Waiting);
+            self.grant(now_us, wake);
+        }
+    }
+
+    /// The rank of entry `me` found nothing to do while it wanted a place for what it did in its call.
+    pub fn withdraw(&self, me: usize, now_us: u64, wake: Wake) {
+        let Some(seat) = self.session.process(me).map(Process::seat) else { return };
+        if seat.waits_inside() {
+            seat.inside.store(0, SeqCst);
+            self.put(seat, Stand::Blocked);
+            // Its thread may wait outside by now.
+            wake(seat);
             self.grant(now_us, wake);
         }
     }

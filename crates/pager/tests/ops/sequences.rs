@@ -154,6 +154,19 @@ fn what_is_overwritten_in_each_turn_is_expected_in_each() {
     }
 }
 
+/// Nor does it become more when the list is kept, after turns in which little was done.
+#[test]
+fn what_is_expected_again_and_again_is_counted_once() {
+    let mut world = World::of(1, 3000, Fetch::Auto);
+    assert!(world.apply(Op::Map(0, 1500)) && world.apply(Op::Walk(0, 0, 1500, 1, true)));
+    assert!(world.apply(Op::Overwrite(0, 1000, 500)) && world.apply(Op::Switch(false, false)));
+    for turn in 1..1000 {
+        world.shard.begin_turn();
+        assert!(world.apply(Op::Overwrite(0, 1000, 500)));
+        assert_eq!(world.shard.keep_noted(), 1500, "turn {turn}");
+    }
+}
+
 /// Touches that are withheld wait, whether of what is stored or of what never was; what is in RAM does not.
 #[test]
 fn withheld_touches_wait() {

@@ -3,7 +3,8 @@
 //! may be waiting for this pager.
 
 use super::ENGINE;
-use core::sync::atomic::AtomicU32;
+use crate::identity;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use ream_stats::{Decision, Seat};
 use ream_sys::futex::{self, Scope};
 use ream_sys::process::now_us;
@@ -18,10 +19,16 @@ pub fn wake(seat: &Seat) {
     futex::wake(seat.word(), u32::MAX, Scope::Shared);
 }
 
+/// Times in a row that somebody else had the right to decide, and those after which it is looked whether he is alive.
+static TRIES: AtomicU32 = AtomicU32::new(0);
+const MANY: u32 = 256;
+
 /// Decides something, if nobody else does so just now.
 fn decide(work: impl FnOnce(&Decision<'_>, usize)) {
     let Some((session, me)) = ENGINE.session().zip(super::place()) else { return };
-    if let Some(decision) = session.try_decide(me) {
+    let many = TRIES.fetch_add(1, SeqCst) % MANY == MANY - 1;
+    if let Some(decision) = session.try_decide(me, many.then_some(identity::alive)) {
+        TRIES.store(0, SeqCst);
         work(&decision, me);
     }
 }
@@ -29,6 +36,11 @@ fn decide(work: impl FnOnce(&Decision<'_>, usize)) {
 /// What the rank does in its call of MPI needs its memory: it wants a place.
 pub(super) fn want_inside() {
     decide(|decision, me| decision.want_inside(me, now_us(), &mut wake));
+}
+
+/// It was no work: the rank waits for something.
+pub(super) fn withdraw() {
+    decide(|decision, me| decision.withdraw(me, now_us(), &mut wake));
 }
 
 /// While it waits for that: looks whether there is one, as its thread would.

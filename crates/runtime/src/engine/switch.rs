@@ -6,7 +6,7 @@ use super::seat;
 use super::shares::{fair, left, share};
 use core::sync::atomic::Ordering::SeqCst;
 use ream_pager::Shard;
-use ream_stats::{Process, Session, Stand, Switch};
+use ream_stats::{Process, Seat, Session, Stand, Switch};
 use ream_sys::{LinuxMachine, process};
 
 /// After its turn has ended a rank is the first to be asked for room: it looks every so many microseconds, for so long.
@@ -106,6 +106,10 @@ impl Switching {
     /// The rank's turn has ended.
     pub(super) fn aside(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
+        if self.aside_us.is_some() {
+            // The pager has seen it by itself.
+            return;
+        }
         let ran = ran_ns().saturating_sub(self.ran);
         self.aside_faults = entry.counters.faults.get();
         let noted = if core::mem::take(&mut self.inside) {
@@ -117,7 +121,7 @@ impl Switching {
             self.learn(entry, ran);
             let (pressed, used) = (is_pressed(shard), shard.used());
             let noted = shard.note_resident();
-            entry.seat().set_needs(if pressed { 0 } else { used.max(noted) });
+            entry.seat().set_needs(if pressed { 0 } else { used.max(noted) }, entry.managed_pages());
             noted
         };
         self.aside_us = Some(now);
@@ -196,15 +200,20 @@ impl Switching {
         self.hunger(shard, session, entry, now);
     }
 
-    /// Touches wait for the turn that is wanted, but not for ever: what they bring in meanwhile would soon leave again.
-    fn withhold(&mut self, shard: &mut Shard<LinuxMachine>, waits: bool, now: u64) {
-        if waits && now.saturating_sub(self.sought_us) >= LATER {
+    /// Touches wait for the turn that is wanted, since what they bring in meanwhile would soon leave again; but not for ever,
+    /// nor while the rank's thread sleeps in MPI: then they are others', which read its messages.
+    fn withhold(&mut self, shard: &mut Shard<LinuxMachine>, seat: &Seat, now: u64) {
+        let waits = seat.waits_inside();
+        if waits && seat::POLLS.load(SeqCst) != self.polls {
+            seat::withdraw();
+        } else if waits && now.saturating_sub(self.sought_us) >= LATER {
             self.sought_us = now;
             seat::look();
         }
         let since = *self.withheld_us.get_or_insert(now);
-        shard.withhold(waits && now.saturating_sub(since) < WITHHELD);
-        if !waits || now.saturating_sub(since) >= WITHHELD {
+        let is_over = now.saturating_sub(since) >= WITHHELD;
+        shard.withhold(waits && !is_over && !seat.naps());
+        if !waits || is_over && shard.waiting() == 0 {
             self.withheld_us = None;
         }
     }
@@ -232,7 +241,7 @@ impl Switching {
     pub(super) fn go_on(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) -> Option<u64> {
         let (session, entry) = ENGINE.session().zip(ENGINE.entry())?;
         let stand = entry.seat().stand();
-        self.withhold(shard, entry.seat().waits_inside(), now);
+        self.withhold(shard, entry.seat(), now);
         if stand != Stand::Away && now.saturating_sub(self.weighed_us) >= PATIENCE {
             self.weighed_us = now;
             seat::weigh();
@@ -268,6 +277,11 @@ impl Switching {
                 }
             }
             Stand::Blocked | Stand::Waiting | Stand::Polite => {
+                if stand == Stand::Blocked && self.aside_us.is_none() && seat::POLLS.load(SeqCst) != 0 {
+                    // Its place was taken away, which its thread finds out when it polls next.
+                    seat::ASIDE.store(1, SeqCst);
+                    self.aside(shard, now);
+                }
                 if entry.seat().asked() > 0 {
                     share(shard, session, entry);
                     return Some(SOON);
@@ -278,7 +292,7 @@ impl Switching {
                     (self.aside_faults, self.polls) = (faults, polls);
                 }
                 let faulted = faults.saturating_sub(self.aside_faults);
-                if stand == Stand::Blocked && is_pressed(shard) && faulted >= WORK {
+                if stand == Stand::Blocked && is_pressed(shard) && faulted >= WORK && !entry.seat().naps() {
                     seat::want_inside();
                 }
                 Some(if now.saturating_sub(ended) < AWAKE { SOON } else { LATER })

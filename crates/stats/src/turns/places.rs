@@ -20,10 +20,7 @@ impl Session {
             return u32::MAX;
         }
         let seats = self.used().iter().filter(|process| process.seat().stand() != Stand::Away);
-        let needs = |process: &Process| match process.seat().needs.load(SeqCst) {
-            0 => process.managed_pages(),
-            pages => pages.min(process.managed_pages()),
-        };
+        let needs = |process: &Process| process.seat().needs(process.managed_pages());
         let (ranks, pages) = seats.fold((0, 0), |(n, pages), one| (n + 1, pages + needs(one)));
         // With the stage through which pages come and go, a quarter of what a rank holds. Nothing, where the ranks have
         // not begun or others need the memory.
@@ -31,11 +28,10 @@ impl Session {
         (total / mean).clamp(1, u64::from(u32::MAX)) as u32
     }
 
-    /// A rank has computed for so long, in nanoseconds, since it last waited, of that so long outside the kernel. One thread of it
-    /// at a time.
-    pub fn note_stretch(&self, seat: &Seat, ns: u64, outside_ns: u64) {
+    /// A rank has computed for so long outside the kernel, in nanoseconds, since it last waited. One thread of it at a time.
+    pub fn note_stretch(&self, seat: &Seat, ns: u64) {
         seat.note_stretch(ns);
-        self.turns().trial.computed(outside_ns);
+        self.turns().trial.computed(ns);
     }
 
     /// Whether ranks take turns by what is measured, and compute for short whiles only between two waits.

@@ -256,7 +256,7 @@ fn ranks_that_compute_briefly_are_tried_all_at_once() {
     let mut second = |ns, times| {
         for _ in 0..50 {
             for me in &all {
-                (0..times).for_each(|_| session.note_stretch(shared.seat(*me), ns, ns));
+                (0..times).for_each(|_| session.note_stretch(shared.seat(*me), ns));
             }
             now += 20_000;
             session.decide(None, |_| true, || ()).weigh(now, &mut |_| ());
@@ -274,7 +274,7 @@ fn ranks_that_compute_briefly_are_tried_all_at_once() {
     assert!(second(1_000_000, 80) && second(1_000_000, 80));
     assert!(all.iter().all(|me| shared.stand(*me) == Stand::Running));
     // One that computes for long after many waits is none of these.
-    (0..50).for_each(|_| session.note_stretch(shared.seat(all[3]), 10_000_000_000, 0));
+    (0..50).for_each(|_| session.note_stretch(shared.seat(all[3]), 10_000_000_000));
     assert!(!second(1_000_000, 1));
     assert_eq!(session.ranks_at_once(), 2);
 }
@@ -288,6 +288,45 @@ fn the_dead_give_their_place_and_their_lock_back() {
     shared.session.sweep(9, 100, |who, _| lives(who));
     shared.session.decide(Some(all[1]), lives, || ()).look(5, 1 << 40, &mut |_| ());
     assert_eq!(shared.stand(all[1]), Stand::Running);
+    // A pager does not wait, but takes over from the dead where it looks for them.
+    let decision = shared.session.decide(Some(all[1]), |_| true, || ());
+    assert!(shared.session.try_decide(all[1], None).is_none());
+    assert!(shared.session.try_decide(all[1], Some(|_| true)).is_none());
+    assert!(shared.session.try_decide(all[1], Some(|_| false)).is_some());
+    drop(decision);
+    assert!(shared.session.try_decide(all[1], None).is_some());
+}
+
+#[test]
+fn who_finds_nothing_to_do_while_it_waits_inside_withdraws() {
+    let (shared, all) = Shared::with_ranks(1, Next::Fifo, 2);
+    shared.block(all[0]);
+    shared.decide(|decision| decision.want_inside(all[0], 5, &mut |_| ()));
+    assert!(shared.seat(all[0]).waits_inside());
+    shared.decide(|decision| decision.withdraw(all[0], 6, &mut |_| ()));
+    assert_eq!((shared.stand(all[0]), shared.session.turns().anybody_waits()), (Stand::Blocked, false));
+    // Not who waits outside.
+    shared.wants(all[0], Stand::Waiting);
+    shared.decide(|decision| decision.withdraw(all[0], 7, &mut |_| ()));
+    assert_eq!(shared.stand(all[0]), Stand::Waiting);
+}
+
+#[test]
+fn as_many_as_fit_by_what_turns_needed() {
+    let (shared, all) = Shared::with_ranks(0, Next::Vrss, 4);
+    let (session, at_once) = (shared.session, || shared.session.ranks_at_once());
+    let managed = |by| all.iter().for_each(|me| session.process(*me).unwrap().change_managed(session.ledger(), by));
+    managed(700);
+    assert_eq!(at_once(), 1);
+    all.iter().for_each(|me| shared.seat(*me).set_needs(300, 700));
+    assert_eq!(at_once(), 2);
+    // A buffer that was not there then does not matter; data that have outgrown all that is known do.
+    managed(200);
+    assert_eq!(at_once(), 2);
+    managed(600);
+    assert_eq!(at_once(), 1);
+    all.iter().for_each(|me| shared.seat(*me).set_needs(0, 700));
+    assert_eq!(at_once(), 1);
 }
 
 /// Ranks in threads: never more than allowed compute, all come to an end, some die in the middle of anything.

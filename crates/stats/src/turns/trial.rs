@@ -3,8 +3,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-/// Ranks are brief that compute for less than so many nanoseconds between two waits, in the mean of all of them by number.
-const BRIEF_NS: u64 = 20_000_000;
+/// Ranks are brief that compute for less than so many nanoseconds outside the kernel between two waits, in the mean of all of them by number.
+/// With more nothing is tried: whoever has begun to compute goes on to its next wait, and beside all others that takes up to a
+/// thousand times as long.
+const BRIEF_NS: u64 = 10_000_000;
 /// Waits of a rank, in the mean, from which on that means something.
 const KNOWN: u64 = 4;
 /// How long one way is measured, and how long what the other one left has an effect before that, in microseconds.
@@ -47,7 +49,8 @@ impl Trial {
 
     /// A rank has computed for so long between two waits, outside the kernel.
     pub(crate) fn computed(&self, ns: u64) {
-        self.computed_ns.fetch_add(ns, SeqCst);
+        // One that began long before says little of the way in which it ends.
+        self.computed_ns.fetch_add(ns.min(MEASURED_US * 1000), SeqCst);
     }
 
     /// Whether ranks that have computed for so long with so many waits, so many of them, are brief.
