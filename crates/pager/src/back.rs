@@ -99,19 +99,22 @@ impl Back {
         }
     }
 
-    /// What this turn expected joins what was expected before it, once.
+    /// What this turn expected joins what was expected before it: as one range where they overlap.
     fn merge_expected(&mut self) {
         let mut kept = self.expected_before;
         for index in self.expected_before..self.expected_len {
             let Some(had) = self.expected.get(index).copied() else { break };
-            let known =
-                |before: &Had| before.start <= had.start && had.start + had.pages <= before.start + before.pages;
-            if self.expected_runs().take(self.expected_before).any(|before| known(&before)) {
-                continue;
-            }
-            if let Some(place) = self.expected.get_mut(kept) {
-                *place = had;
-                kept += 1;
+            let end = had.start + had.pages;
+            let overlaps = |before: &Had| before.start < end && had.start < before.start + before.pages;
+            let found = self.expected_runs().take(kept).position(|before| overlaps(&before));
+            if let Some(place) = self.expected.get_mut(found.unwrap_or(kept)) {
+                if found.is_some() {
+                    let start = place.start.min(had.start);
+                    *place = Had { start, pages: end.max(place.start + place.pages) - start };
+                } else {
+                    *place = had;
+                    kept += 1;
+                }
             }
         }
         self.expected_len = kept;

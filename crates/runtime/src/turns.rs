@@ -123,6 +123,9 @@ pub extern "C" fn ream_rank_enter() {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_rank_leave() {
     let Some((session, me, seat)) = rank() else { return };
+    if seat.stand() == Stand::Idle {
+        QUIET.left_us.store(now_us(), SeqCst);
+    }
     // A place that was given for what is done inside the call may be taken away before it is kept.
     while !seat.leave() {
         if seat.stand() == Stand::Blocked || seat.waits_inside() {
@@ -201,6 +204,8 @@ struct Quiet {
     since_us: AtomicU64,
     /// When that began by which it was judged.
     from_us: AtomicU64,
+    /// When a wait ended in which the rank kept its place.
+    left_us: AtomicU64,
     busy_ns: AtomicU64,
     faults: AtomicU64,
     yes: AtomicU32,
@@ -209,6 +214,7 @@ struct Quiet {
 static QUIET: Quiet = Quiet {
     since_us: AtomicU64::new(0),
     from_us: AtomicU64::new(0),
+    left_us: AtomicU64::new(0),
     busy_ns: AtomicU64::new(0),
     faults: AtomicU64::new(0),
     yes: AtomicU32::new(0),
@@ -221,8 +227,9 @@ impl Quiet {
     fn look(&self, session: &Session, me: usize) -> bool {
         let now = now_us();
         let since = self.since_us.load(SeqCst);
-        if now.saturating_sub(since) >= QUIET_US {
-            self.since_us.store(now, SeqCst);
+        let is_due = now.saturating_sub(since) >= QUIET_US;
+        // One thread judges.
+        if is_due && self.since_us.compare_exchange(since, now, SeqCst, SeqCst).is_ok() {
             let (busy, faults) =
                 (process::process_time_ns(), session.process(me).map_or(0, |it| it.counters.faults.get()));
             let spent_us = busy.saturating_sub(self.busy_ns.swap(busy, SeqCst)) / 1000;
@@ -231,9 +238,9 @@ impl Quiet {
             self.yes.store(quiet.into(), SeqCst);
             self.from_us.store(since, SeqCst);
         }
-        // A thread that waited for a place by then is about to compute.
+        // A thread that waited by then, for a place or for a message, is about to compute.
         let placed = session.process(me).map_or(0, |it| it.seat().since_us());
-        self.yes.load(SeqCst) != 0 && self.from_us.load(SeqCst) >= placed
+        self.yes.load(SeqCst) != 0 && self.from_us.load(SeqCst) >= placed.max(self.left_us.load(SeqCst))
     }
 }
 

@@ -436,6 +436,7 @@ impl Decision<'_> {
         let Some(seat) = self.session.process(me).map(Process::seat) else { return };
         if seat.waits_inside() {
             seat.inside.store(0, SeqCst);
+            seat.passed.store(0, SeqCst);
             self.put(seat, Stand::Blocked);
             // Its thread may wait outside by now.
             wake(seat);

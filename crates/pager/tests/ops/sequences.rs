@@ -165,6 +165,12 @@ fn what_is_expected_again_and_again_is_counted_once() {
         assert!(world.apply(Op::Overwrite(0, 1000, 500)));
         assert_eq!(world.shard.keep_noted(), 1500, "turn {turn}");
     }
+    // Ranges that grow are one.
+    for more in 1..400 {
+        world.shard.begin_turn();
+        assert!(world.apply(Op::Overwrite(0, 1000 - more, 500)));
+        assert!(world.shard.keep_noted() <= 1500 + u64::from(more), "{more} more");
+    }
 }
 
 /// Touches that are withheld wait, whether of what is stored or of what never was; what is in RAM does not.

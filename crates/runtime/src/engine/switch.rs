@@ -23,8 +23,9 @@ const WORTH: u64 = 64;
 const SHORT: u64 = 5_000_000;
 /// Faults without a poll in between after which what a rank does in MPI is work, and no exchange of messages.
 const WORK: u64 = 128;
-/// Longest that touches wait for a turn inside a call.
+/// Longest that touches wait for a turn inside a call, and how long they are served then, in microseconds.
 const WITHHELD: u64 = 100_000;
+const SERVED: u64 = 10_000;
 /// Turns until the way that seemed to cost more is tried again.
 const AGAIN: u32 = 16;
 
@@ -211,9 +212,9 @@ impl Switching {
             seat::look();
         }
         let since = *self.withheld_us.get_or_insert(now);
-        let is_over = now.saturating_sub(since) >= WITHHELD;
+        let is_over = now.saturating_sub(since) % (WITHHELD + SERVED) >= WITHHELD;
         shard.withhold(waits && !is_over && !seat.naps());
-        if !waits || is_over && shard.waiting() == 0 {
+        if !waits {
             self.withheld_us = None;
         }
     }
