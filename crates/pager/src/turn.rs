@@ -62,6 +62,11 @@ impl<M: Machine> Shard<M> {
         self.withheld = yes;
     }
 
+    /// Whether they do.
+    pub fn withholds(&self) -> bool {
+        self.withheld
+    }
+
     /// Forgets the waiting faults (a fork's child has none).
     pub(crate) fn clear_pending(&mut self) {
         self.pending_len = 0;

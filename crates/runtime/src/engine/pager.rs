@@ -199,6 +199,10 @@ impl Pager {
         if self.command.is_some() {
             self.shard.withhold(false);
         }
+        if self.shard.withholds() {
+            // Who waits for a turn does not starve.
+            self.starving_since = 0;
+        }
         let more = self.shard.work();
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);
