@@ -40,6 +40,11 @@ pub(super) fn available(ledger: &Ledger, held: u64) -> u64 {
     free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
 }
 
+/// Whether the process has hardly any room left.
+pub(super) fn is_pressed(shard: &Shard<LinuxMachine>) -> bool {
+    shard.used() + shard.limit() / 8 >= shard.limit()
+}
+
 /// A process's part of what there is, and among how many that is divided.
 struct Part {
     pages: u64,
@@ -105,7 +110,7 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         total = total.saturating_sub(others.map(Process::held_pages).sum());
     }
     let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
-    let pressed = shard.used() + shard.limit() / 8 >= shard.limit();
+    let pressed = is_pressed(shard);
     if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
         let step = overdrawn.max(held / 8).max(256).min(held - fair);

@@ -3,7 +3,7 @@
 
 use super::ENGINE;
 use super::seat;
-use super::shares::{fair, left, share};
+use super::shares::{fair, is_pressed, left, share};
 use core::sync::atomic::Ordering::SeqCst;
 use ream_pager::Shard;
 use ream_stats::{Process, Seat, Session, Stand, Switch};
@@ -81,26 +81,24 @@ pub(super) struct Switching {
     /// When the last turn ended, while it is nobody's, and how many faults there were by then.
     aside_us: Option<u64>,
     aside_faults: u64,
+    /// Times that its thread had found nothing to do, as of the last look: what it did before is no work.
     polls: u32,
     /// Whether the turn is for what the rank does inside a call.
     inside: bool,
     /// Since when its touches wait for such a turn.
     withheld_us: Option<u64>,
+    /// When it was last looked whether there is a place for it.
     sought_us: u64,
     asked_us: u64,
     /// Faults as of the last look at them, and when that was.
     faults: u64,
     looked_us: u64,
+    /// When turns were last weighed against none.
     weighed_us: u64,
 }
 
 fn ran_ns() -> u64 {
     process::process_time_ns().saturating_sub(process::thread_time_ns())
-}
-
-/// Whether the process has hardly any room left.
-fn is_pressed(shard: &Shard<LinuxMachine>) -> bool {
-    shard.used() + shard.limit() / 8 >= shard.limit()
 }
 
 impl Switching {
