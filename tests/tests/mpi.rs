@@ -1,7 +1,7 @@
 //! Ranks of MPI jobs that take turns, under both implementations: whatever ranks do to each other none waits for ever, and
 //! every rule and every way of switching comes to the result of a plain run.
 
-use ream_tests::mpi::{Case, Mpi, Turns, dealt, each, lines};
+use ream_tests::mpi::{Case, Mpi, OVERDRAFT, Turns, dealt, each, lines};
 use ream_tests::{Run, Scratch, ran, ream_binary};
 use std::path::Path;
 use std::process::Command;
@@ -59,20 +59,23 @@ fn places_follow_what_ranks_do() {
     });
 }
 
-/// What a rank does in MPI with its memory gets a turn, too, and has the same result.
+/// What a rank does in MPI with its memory gets a turn, too, and has the same result; what ranks have given up to those that
+/// work is not their children's.
 #[test]
 fn work_inside_a_call() {
     each(|mpi| {
         let program = mpi.program("inside.c");
-        let arguments = ["16", "6"];
+        let arguments = ["32", "3"];
         let plain = mpi.job(4, None, &program, &arguments).finish();
         plain.exited(0);
         assert!(lines(&plain)[0].ends_with(" 0 wrong"), "{}", plain.describe());
-        let turns = Turns::new("24M", "1");
+        let turns = Turns::new("48M", "1");
         let outcome = turns.job(mpi, 4, &program, &arguments).finish();
         outcome.exited(0);
         assert_eq!(lines(&outcome), lines(&plain));
         let summary = turns.summary();
+        let peak = summary.number("peak_resident");
+        assert!(peak <= (48 << 20) + OVERDRAFT, "{peak} bytes with {} forks", summary.number("forks"));
         assert!(summary.number("turns_in_calls") > 0, "no turn in a call: {} turns", summary.number("turns"));
         assert_eq!(summary.number("ranks_let_in"), 0);
     });

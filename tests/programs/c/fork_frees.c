@@ -1,5 +1,5 @@
 /* A thread fills large blocks and frees them, while another one forks again and again. What a child gets from calloc where such a
- * block lay must be zeros. Argument: forks.
+ * block lay must be zeros, and what was written before is there afterwards. Argument: forks.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -65,6 +65,8 @@ int main(int count, char **words)
 		if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
 			bad++;
 	}
+	for (size_t at = 0; at < bytes; at++)
+		bad += data[at] != 1;
 	printf("%d of %d children found something wrong\n", bad, forks);
 	fflush(stdout);
 	_exit(bad != 0);

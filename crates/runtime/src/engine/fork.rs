@@ -3,7 +3,7 @@
 
 use super::mailbox::Command;
 use super::message::tell;
-use super::{ENGINE, Phase, follow, libc_data, pager, setup, watch};
+use super::{ENGINE, Phase, follow, libc_data, pager, setup, shares, watch};
 use crate::blocks::{errno, set_errno};
 use crate::identity;
 use crate::lending::LOANS;
@@ -42,6 +42,7 @@ struct Kept {
     /// Descriptors of our ancestors' stores and of ours, for the child: [`PARTS`] of each, some of them none.
     stores: [Fd; STORES],
     store_count: usize,
+    /// Pages that the parent has left when a child is made.
     limit: u64,
     /// Whether it was said already that the child will not run.
     refused: bool,
@@ -148,12 +149,10 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
         if ENGINE.phase() == Phase::Engaged {
             kept.engaged = true;
             let mailbox = ENGINE.mailbox.lock();
-            let total = session.ledger().total_pages();
             // Parent and child together must fit: each gets half of what this process has, when what is locked here, which
-            // the child has beside, is counted with the child's.
-            let target = (entry.held_pages().saturating_sub(locks::pages()) / 2).max(total / 64).max(1024);
-            kept.limit = target;
-            ENGINE.mailbox.call_locked(Command::Quiet(target), &mailbox);
+            // the child has beside, is counted with the child's. Others get nothing of it meanwhile (`shares`).
+            kept.limit = (entry.held_pages().saturating_sub(locks::pages()) / 2).max(shares::CHILD);
+            ENGINE.mailbox.call_locked(Command::Quiet(kept.limit), &mailbox);
             libc_data::touch();
             let regions = ENGINE.regions.lock();
             freeze();
@@ -357,7 +356,7 @@ fn child_main(_: *mut ()) -> ! {
     setup::place();
     // The parent's own store is the last: the nearest ancestor has the highest number.
     let inherited = fds.get_mut(..count).unwrap_or(&mut []);
-    let outcome = pager::engage_child(StoreId(generations as u8), inherited, kept.limit);
+    let outcome = pager::engage_child(StoreId(generations as u8), inherited);
     // SAFETY: see `Ancestors`; the program waits for READY.
     unsafe { *ANCESTORS.0.get() = (fds, count) };
     if let Err(failure) = outcome {

@@ -528,8 +528,9 @@ pub(super) fn end() -> ! {
 }
 
 /// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which the stores of
-/// its ancestors live, the nearest's last; some of them are exchanged for others.
-pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd], limit: u64) -> Result<(), Failure> {
+/// its ancestors live, the nearest's last; some of them are exchanged for others. What it has in RAM with its parent is
+/// charged to it, should its parent have had too little to hand over.
+pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd]) -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     // SAFETY: inherited from the parent, whose pager had parked; this thread is its only user here.
@@ -548,8 +549,8 @@ pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd], limit: u64) -> Re
     let had = volumes::those_of(shard);
     shard.become_child(machine, parent, most_slots(), &entry.counters).map_err(failed("mapping the page tables"))?;
     volumes::engage_child(shard, had);
-    let used = shard.used();
-    entry.overdraw(session.ledger(), used.max(limit).saturating_sub(entry.held_pages()));
+    let used = shard.used().max(shares::CHILD);
+    entry.overdraw(session.ledger(), used.saturating_sub(entry.held_pages()));
     shard.set_limit(entry.held_pages());
     let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
     shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;

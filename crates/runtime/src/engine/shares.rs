@@ -1,12 +1,15 @@
 //! What each process may hold of the session's budget: an equal part, except that ranks whose turn it is not leave it to
 //! those that compute.
 
+use super::fork;
 use ream_pager::Shard;
 use ream_stats::{Ledger, Process, Session, Stand};
 use ream_sys::LinuxMachine;
 
 /// Most pages that are left for newcomers.
 pub(super) const SPARE: u64 = 1024;
+/// Least pages that a forked child gets, and that its parent keeps.
+pub(super) const CHILD: u64 = 256;
 /// Least pages that a rank keeps while others compute, as far as its part allows.
 const ASIDE: u64 = 256;
 /// Pages that are enough to work with, beside what must stay.
@@ -91,13 +94,14 @@ fn give_up(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, 
 }
 
 /// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
-/// part.
+/// part; not while it forks, since half of what it had when that began will be its child's.
 pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     let ledger = session.ledger();
     let held = entry.held_pages();
-    let aside = entry.seat().aside();
+    let (aside, forks) = (entry.seat().aside(), fork::forking());
     match entry.seat().asked() {
         0 => {}
+        _ if forks => {}
         asked if aside => return give_up(shard, session, entry, asked),
         // Its turn has come again.
         _ => entry.seat().answered(u64::MAX),
@@ -112,6 +116,9 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
     let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
     let pressed = is_pressed(shard);
     if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
+        if forks {
+            return;
+        }
         // Down towards the fair part: at once by what is overdrawn, else in steps; given back as it becomes free.
         let step = overdrawn.max(held / 8).max(256).min(held - fair);
         let limit = shard.limit().min(held - step).max(least(shard, session).min(held));
