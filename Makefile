@@ -194,7 +194,10 @@ install:
 	$(INSTALL) -m 644 $(wildcard examples/c/*.c examples/dlm/*.c examples/fortran/*.f90) $(share)/doc/ream/examples
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE $(wildcard docs/*.md) $(share)/doc/ream
 
+# What sets the machine up names files that would be gone: marked programs could not be started any more.
 uninstall:
+	@if grep -qs '$(lib)/ream-handler' /etc/binfmt.d/60-ream.conf /proc/sys/fs/binfmt_misc/ream; then \
+		echo 'make: this machine is set up for Ream, which names what would be removed; first: $(bin)/ream setup --undo' >&2; exit 1; fi
 	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(addprefix $(bin)/ream-bench-mpi-,openmpi mpich fortran-openmpi fortran-mpich) $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz

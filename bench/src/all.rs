@@ -6,7 +6,7 @@ mod changes;
 mod charts;
 mod contest;
 mod distant;
-mod ground;
+pub(crate) mod ground;
 mod html;
 pub mod markdown;
 mod models;
@@ -169,17 +169,30 @@ fn directory(options: &Options) -> Result<PathBuf, String> {
     }
 }
 
+/// The name of the one setting that may differ when a run is resumed.
+const LIMIT: &str = "minutes at most";
+
+/// All programs and libraries of ours that figures depend on, as far as they are there; an installation has the libraries in a
+/// directory of their own.
+fn measured(commands: &Commands) -> Vec<PathBuf> {
+    const LIBRARIES: [&str; 5] = ["", "_calls", "_inside", "-mpi-openmpi", "-mpi-mpich"];
+    const WORKERS: [&str; 7] = ["worker", "kernels", "nas", "dlm", "models", "coverage", "noise"];
+    const RANKS: [&str; 4] = ["openmpi", "mpich", "fortran-openmpi", "fortran-mpich"];
+    let beside =
+        |name: String| [commands.ream.with_file_name(&name), commands.ream.with_file_name("../lib/ream").join(name)];
+    let libraries = LIBRARIES.into_iter().flat_map(|name| beside(format!("libream{name}.so")));
+    let workers = WORKERS.map(str::to_owned).into_iter().chain(RANKS.map(|name| format!("mpi-{name}")));
+    let workers = workers.map(|name| commands.worker.with_file_name(format!("ream-bench-{name}")));
+    [commands.ream.clone()].into_iter().chain(libraries).chain(workers).filter(|path| path.is_file()).collect()
+}
+
 /// What results begin with: nothing, or what an interrupted run has.
 fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results, String> {
-    let library = commands.ream.with_file_name("libream.so");
-    let near = |name: &str| commands.worker.with_file_name(name);
-    let workers = ["worker", "kernels", "nas", "dlm", "models"].map(|name| near(&format!("ream-bench-{name}")));
-    let programs: Vec<PathBuf> =
-        [commands.ream.clone(), library, near(crate::noise::PROGRAM)].into_iter().chain(workers).collect();
-    let there: Vec<&Path> = programs.iter().filter(|path| path.is_file()).map(PathBuf::as_path).collect();
+    let programs = measured(commands);
+    let there: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();
     let digest = machine::digest(&there)?;
     let settings = json!({
-        "scale": options.scale.name(), "only": options.only, "store": options.store, "with": options.with,
+        "scale": options.scale.name(), LIMIT: options.limit(), "only": options.only, "store": options.store, "with": options.with,
         "rounds": options.rounds.map_or("as usual".to_owned(), |rounds| rounds.to_string()),
         "npb": options.suite.as_ref().map_or("none".to_owned(), |suite| suite.display().to_string()),
     });
@@ -204,8 +217,10 @@ fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results,
         let how = if whole { "name another directory" } else { "--resume goes on with it" };
         return Err(format!("{}: is there already; {how}", file.display()));
     }
+    let mut settings = old.settings.clone();
+    settings[LIMIT] = fresh.settings[LIMIT].clone();
     let same = [
-        ("settings", old.settings == fresh.settings),
+        ("settings", settings == fresh.settings),
         ("version", old.version == fresh.version),
         ("programs", old.digest == fresh.digest),
     ];
@@ -213,7 +228,7 @@ fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results,
         Some((what, _)) => {
             Err(format!("{}: measured with other {what}; begin anew in another directory", file.display()))
         }
-        None => Ok(old),
+        None => Ok(Results { settings, ..old }),
     }
 }
 
@@ -312,7 +327,7 @@ fn left_out(step: &Step) -> Vec<Row> {
 
 /// The command that measures a step again.
 fn repeat(options: &Options, step: &str) -> String {
-    let options = Options { only: vec![step.to_owned()], anyway: false, ..options.clone() };
+    let options = Options { only: vec![step.to_owned()], anyway: false, minutes: None, ..options.clone() };
     format!("ream {}", again(&options))
 }
 
@@ -324,6 +339,7 @@ fn again(options: &Options) -> String {
         words.push(format!("--store '{}'", options.store.display()));
     }
     words.extend(options.rounds.map(|rounds| format!("--rounds {rounds}")));
+    words.extend(options.minutes.map(|minutes| format!("--minutes {minutes}")));
     words.extend(options.with.iter().map(|with| format!("--with '{with}'")));
     words.extend(options.suite.as_ref().map(|suite| format!("--npb '{}'", suite.display())));
     words.extend(options.anyway.then(|| "--anyway".to_owned()));

@@ -134,7 +134,7 @@ usage: ream bench all [--quick|--full] [OPTION]...  everything below and the NAS
        ream bench coverage [OPTION]... memory on large pages under Ream and under other allocators (root: all of them)
 
 Of ream bench all:
-  --quick, --full   some minutes (the usual), or about an hour
+  --quick, --full   10 minutes at most (the usual), or 90
   --out DIR         where report.html, report.txt and ream-bench.json go (a new directory here)
   --resume          go on with what was interrupted, or (with more --minutes) had no time for all, in the directory of --out
   --only PATTERN    only steps whose names hold this, * for anything; may be repeated
@@ -149,14 +149,14 @@ Of the chapters:
   --data SIZE       data of the worker (paging: 4G; fits, remote: 1G), or of the two ranks of the cells (mpi: 4G)
   --memory SIZE     budget (paging: 1G; remote: 256M; fits, malloc: 4G; pages: none)
   --store DIR       directory of the store, of the raw file and of the swap file (/var/tmp)
-  --only ROW        only rows whose names begin so; may be repeated (paging, remote, coverage)
+  --only ROW        only rows whose names begin so; may be repeated (paging, remote, coverage, mpi)
   --rows PATTERN    only rows whose names hold this, * for anything; may be repeated (pages)
   --against PATTERN hold Ream only against these of the other allocators, 'none' for none; may be repeated (pages)
   --pool            make the kernel's pool of large pages larger for those that need one, and give it back (pages; root)
   --programs        programs in C, C++ and Fortran as well, linked in four ways (coverage; needs compilers)
   --seconds N       length of a slice (paging: 2; remote: 1)
   --rounds N        slices of each kind, or runs under each setting, in turns (paging: 5; remote: 7; pages: 15)
-  --swap            compare with kernel swap in a memory cgroup as well (paging; needs root)
+  --swap            compare with kernel swap in a memory cgroup as well (paging, mpi; needs root)
   --implementation  openmpi or mpich (mpi)
   --pairs N         pairs of runs (fits, malloc, inside: 15)
   --quick           small data and few rounds: to see that it works, not to measure

@@ -1,7 +1,7 @@
 //! A worker process: started plain, under Ream or in a cgroup; told slices of work, asked for what they came to.
 
-use crate::swap;
 use crate::work::{Done, Slice, Times};
+use crate::{others, swap};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -60,12 +60,8 @@ pub enum Under<'a> {
 /// The command that runs the worker with these arguments.
 pub fn command(commands: &Commands, under: &Under<'_>, arguments: &[String]) -> Result<Command, String> {
     let mut command = match under {
-        Under::Ream(options) => {
-            let mut command = Command::new(&commands.ream);
-            command.arg("run").args(*options).arg("--").arg(&commands.worker);
-            command
-        }
-        Under::Nothing | Under::Group(_) => Command::new(&commands.worker),
+        Under::Ream(options) => others::under_ream(&commands.ream, options, &commands.worker),
+        Under::Nothing | Under::Group(_) => others::under(&others::PLAIN, &commands.worker),
     };
     command.args(arguments);
     if let Under::Group(entrance) = under {

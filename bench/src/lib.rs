@@ -67,7 +67,18 @@ pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
 
 /// Runs one of the chapters; `None` when help is asked for.
 fn chapter(args: &[String]) -> Result<Option<i32>, String> {
-    let good = match arguments::parse(args)? {
+    let command = arguments::parse(args)?;
+    if !matches!(command, Command::Help) && std::env::var_os("REAM_SESSION").is_some() {
+        return Err("runs under Ream itself, so nothing could be plain; start it outside".into());
+    }
+    // Swap is the machine's: one at a time.
+    let swaps = match &command {
+        Command::Paging(options) => options.swap,
+        Command::Ranks(options) => options.swap,
+        _ => false,
+    };
+    let _alone = if swaps { journal::alone()? } else { None };
+    let good = match command {
         Command::Help => return Ok(None),
         Command::Paging(options) => paging::run(&options),
         Command::Fits(options) => fits::run(&options),

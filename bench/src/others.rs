@@ -102,14 +102,20 @@ pub const TIERS: Setting = Setting {
     short: "memkind",
     environment: &[
         ("LD_PRELOAD", "libmemtier.so.0"),
-        (
-            "MEMKIND_MEM_TIERS",
-            "KIND:DRAM,RATIO:1;KIND:FS_DAX,PATH:/var/tmp,PMEM_SIZE_LIMIT:8G,RATIO:1;POLICY:STATIC_RATIO",
-        ),
+        (TIERS_PLACE, "KIND:DRAM,RATIO:1;KIND:FS_DAX,PATH:/var/tmp,PMEM_SIZE_LIMIT:8G,RATIO:1;POLICY:STATIC_RATIO"),
     ],
     proof: Proof::Library("libmemtier"),
     ..PLAIN
 };
+
+/// The variable that says where that file is.
+pub const TIERS_PLACE: &str = "MEMKIND_MEM_TIERS";
+
+/// Its value for a file in this directory.
+pub fn tiers_in(directory: &Path) -> String {
+    let place = directory.display();
+    format!("KIND:DRAM,RATIO:1;KIND:FS_DAX,PATH:{place},PMEM_SIZE_LIMIT:8G,RATIO:1;POLICY:STATIC_RATIO")
+}
 
 /// The program under this setting; its pool, if it has one, mounted.
 pub fn under(setting: &Setting, program: &Path) -> Command {

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,11 @@ fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
+/// A new file that only its owner can read and write; whatever is there under this name, a link or another's file, is an error.
+fn create(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
 /// What was set up, as written to the state file before it was.
 struct State {
     file: PathBuf,
@@ -31,16 +37,29 @@ impl State {
         directory.join(format!("{STATE}.state"))
     }
 
+    /// What an earlier start has noted. Whoever can write to the directory can put a file of that name there: it counts only
+    /// when it is ours, and names nothing but what [`Swap::new`] makes.
     fn load(directory: &Path) -> Option<State> {
-        let text = fs::read_to_string(State::path(directory)).ok()?;
+        let mut options = fs::OpenOptions::new();
+        let file =
+            options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(State::path(directory)).ok()?;
+        let of = file.metadata().ok()?;
+        // SAFETY: geteuid always succeeds.
+        let ours = of.is_file() && of.uid() == unsafe { libc::geteuid() } && of.mode() & 0o022 == 0;
+        let text = io::read_to_string(file).ok().filter(|_| ours)?;
         let mut lines = text.lines();
-        let (file, group, cluster) = (lines.next()?, lines.next()?, lines.next()?);
-        Some(State { file: file.into(), group: group.into(), cluster: cluster.into() })
+        let (file, group, cluster) = (Path::new(lines.next()?), Path::new(lines.next()?), lines.next()?);
+        let swaps =
+            file.file_name()? == &*format!("{STATE}.swap") && file.parent()? == directory.canonicalize().ok()?;
+        let number = group.file_name()?.to_str()?.strip_prefix(STATE)?.strip_prefix('-')?;
+        let groups = number.parse::<u32>().is_ok() && group.parent()? == hierarchy()?.0;
+        let state = State { file: file.into(), group: group.into(), cluster: cluster.into() };
+        (swaps && groups && cluster.parse::<u32>().is_ok()).then_some(state)
     }
 
     fn save(&self, directory: &Path) -> io::Result<()> {
         let text = format!("{}\n{}\n{}\n", self.file.display(), self.group.display(), self.cluster);
-        fs::write(State::path(directory), text)
+        create(&State::path(directory))?.write_all(text.as_bytes())
     }
 }
 
@@ -109,7 +128,7 @@ impl Swap {
             group: root.join(format!("{STATE}-{}", std::process::id())),
             cluster: fs::read_to_string(CLUSTER).map_err(|error| format!("{CLUSTER}: {error}"))?.trim().to_owned(),
         };
-        state.save(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        state.save(&directory).map_err(|error| format!("{}: {error}", State::path(&directory).display()))?;
         // The cleaner waits for the end of its standard input, which ends with this process.
         let mut command = Command::new(worker);
         command.arg("clean-swap").arg(&directory).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
@@ -121,7 +140,7 @@ impl Swap {
         fs::create_dir(&state.group).map_err(|error| format!("{}: {error}", state.group.display()))?;
         swap.limit(limit)?;
         let written = (|| {
-            let mut file = fs::File::create(&state.file)?;
+            let mut file = create(&state.file)?;
             // Written, not only reserved: swap files must have no holes, on any file system.
             let zeros = vec![0u8; 4 << 20];
             let mut left = bytes;
@@ -130,8 +149,7 @@ impl Swap {
                 file.write_all(&zeros[..part as usize])?;
                 left -= part;
             }
-            file.sync_all()?;
-            fs::set_permissions(&state.file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            file.sync_all()
         })();
         written.map_err(|error| format!("{}: {error}", state.file.display()))?;
         run(tool("mkswap").arg(&state.file))?;
@@ -182,7 +200,7 @@ pub fn clean(directory: &Path) {
     let Some(state) = State::load(directory) else { return };
     for _ in 0..200 {
         let list = fs::read_to_string(state.group.join("cgroup.procs")).unwrap_or_default();
-        let processes: Vec<i32> = list.lines().filter_map(|line| line.parse().ok()).collect();
+        let processes: Vec<i32> = list.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 1).collect();
         if processes.is_empty() {
             break;
         }
@@ -213,6 +231,31 @@ pub fn clean(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_that_is_not_ours_is_not_believed() {
+        let Some((root, _)) = hierarchy() else { return };
+        let directory = std::env::temp_dir().join(format!("ream-bench-state-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let directory = directory.canonicalize().unwrap();
+        let (swap, group) = (directory.join("ream-bench-swap.swap"), root.join("ream-bench-swap-1"));
+        let believed = |file: &Path, group: &Path, cluster: &str| {
+            let _ = fs::remove_file(State::path(&directory));
+            State { file: file.into(), group: group.into(), cluster: cluster.into() }.save(&directory).unwrap();
+            State::load(&directory).is_some()
+        };
+        assert!(!believed(Path::new("/etc/passwd"), &group, "3"));
+        assert!(!believed(&swap, &directory.join("ream-bench-swap-1"), "3"));
+        assert!(!believed(&swap, &root, "3") && !believed(&swap, &group, "3 4"));
+        assert!(believed(&swap, &group, "3"));
+        let path = State::path(&directory);
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        assert!(State::load(&directory).is_none());
+        fs::rename(&path, directory.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(directory.join("elsewhere"), &path).unwrap();
+        assert!(State::load(&directory).is_none() && create(&path).is_err());
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn a_maximum_that_is_not_kept_is_not_known() {

@@ -38,6 +38,9 @@ fn judge(ratio: Spread, noise: f64) -> Change {
     }
 }
 
+/// Rounds below which nothing is said of a row: medians of so few differ by chance.
+const LEAST: usize = 3;
+
 /// Ream's speeds over others that both have: within a run, what the machine did meanwhile met both alike.
 fn shared<'a>(old: &'a Row, new: &'a Row) -> impl Iterator<Item = (&'a Speed, &'a Speed)> {
     let ours = new.speeds.iter().filter(|speed| speed.of == "Ream");
@@ -53,7 +56,7 @@ pub fn compare_files(old: &Path, new: &Path, noise: f64) -> Result<(String, bool
 }
 
 fn compare(old: &Results, new: &Results, noise: f64) -> Result<(String, bool), String> {
-    let (mut text, mut worse, mut better, mut same) = (String::new(), 0, 0, 0);
+    let (mut text, mut worse, mut better, mut same, mut few) = (String::new(), 0, 0, 0, 0);
     for (what, before, now) in [
         ("machine", &old.machine["processor"], &new.machine["processor"]),
         ("kernel", &old.machine["kernel"], &new.machine["kernel"]),
@@ -80,6 +83,10 @@ fn compare(old: &Results, new: &Results, noise: f64) -> Result<(String, bool), S
             worse += 1;
         }
         for (before, speed) in shared(before, now) {
+            if before.ratios.len().min(speed.ratios.len()) < LEAST {
+                few += 1;
+                continue;
+            }
             let found = ratio(&before.ratios, &speed.ratios);
             let (word, count) = match judge(found, noise) {
                 Change::Noise => {
@@ -100,10 +107,13 @@ fn compare(old: &Results, new: &Results, noise: f64) -> Result<(String, bool), S
             );
         }
     }
-    if worse + better + same == 0 {
+    if worse + better + same + few == 0 {
         return Err("the two have no figures in common".into());
     }
     text += &format!("{worse} worse, {better} better, {same} within noise\n");
+    if few > 0 {
+        text += &format!("{few} not judged: fewer than {LEAST} rounds in one of the two\n");
+    }
     Ok((text, worse > 0))
 }
 
@@ -139,6 +149,13 @@ mod tests {
         assert!(!compare(&example(), &slower("malloc", 1.04), 0.05).unwrap().1);
         // And so are unsure ones, however large: of paging's three rounds each is another.
         assert!(!compare(&example(), &slower("paging", 1.08), 0.05).unwrap().1);
+        // Two rounds say nothing.
+        let mut brief = slower("malloc", 3.0);
+        for speed in brief.rows.iter_mut().flat_map(|row| &mut row.speeds) {
+            speed.ratios.truncate(2);
+        }
+        let (text, worse) = compare(&example(), &brief, 0.05).unwrap();
+        assert!(!worse && text.contains("not judged"), "{text}");
     }
 
     #[test]

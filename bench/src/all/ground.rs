@@ -182,7 +182,11 @@ impl Ground {
     /// It could not be started, did not end well, or the benchmark was interrupted.
     pub fn run(&mut self, start: &Start, program: &Path, arguments: &[String]) -> Result<Ran, String> {
         let mut command = match start {
-            Start::Swap(_, Means::Tiers) => under(&TIERS, program),
+            Start::Swap(_, Means::Tiers) => {
+                let mut command = under(&TIERS, program);
+                command.env(crate::others::TIERS_PLACE, crate::others::tiers_in(&self.store));
+                command
+            }
             Start::Plain | Start::Always | Start::Swap(..) => under(&PLAIN, program),
             Start::Ream(own) => under_ream(&self.commands.ream, &self.options(own), program),
             Start::Setting(name) => {

@@ -3,8 +3,8 @@
 use super::charts;
 use super::overview::{Question, questions};
 use super::result::{Results, Row};
-use super::table::{facts, left_out, number};
-use crate::statistics::{Spread, interval, median};
+use super::table::{facts, left_out, number, worth};
+use crate::statistics::median;
 
 /// Text that is safe between tags and in attributes.
 pub fn escape(text: &str) -> String {
@@ -155,7 +155,10 @@ fn series_table(row: &Row) -> String {
     let mut text = format!(
         "<table><caption>{}</caption><thead><tr><th scope=\"col\">Under</th><th scope=\"col\">{}</th>\
          <th scope=\"col\">CPU s</th><th scope=\"col\">MiB</th><th scope=\"col\">Ream is</th></tr></thead><tbody>",
-        escape(&format!("{}: medians, with the 95 % interval", row.name)),
+        escape(&format!(
+            "{}: medians, with the 95 % interval (of fewer than six rounds the smallest and the largest)",
+            row.name
+        )),
         escape(&row.unit)
     );
     for series in &row.series {
@@ -167,20 +170,18 @@ fn series_table(row: &Row) -> String {
             );
             continue;
         }
-        let spread = interval(&series.values);
         let unit = series.unit.as_ref().map(|unit| format!(" {}", escape(unit))).unwrap_or_default();
         let spent = |values: &[f64]| if values.is_empty() { "–".to_owned() } else { number(median(values)) };
         let speed = row.speeds.iter().find(|speed| speed.of == "Ream" && speed.over == series.name);
         let speed = speed.map_or("–".to_owned(), |speed| {
-            let Spread { low, middle, high } = speed.spread();
-            format!("{} ×<br><span class=\"small\">{} to {}</span>", number(middle), number(low), number(high))
+            let (middle, worth) = (number(median(&speed.ratios)), worth(&speed.ratios));
+            format!("{middle} ×<br><span class=\"small\">{worth}</span>")
         });
         text += &format!(
-            "<tr><th scope=\"row\">{name}</th><td>{}{unit}<br><span class=\"small\">{} to {}</span></td>\
+            "<tr><th scope=\"row\">{name}</th><td>{}{unit}<br><span class=\"small\">{}</span></td>\
              <td>{}</td><td>{}</td><td>{speed}</td></tr>",
-            number(spread.middle),
-            number(spread.low),
-            number(spread.high),
+            number(median(&series.values)),
+            worth(&series.values),
             spent(&series.cpu),
             spent(&series.peak)
         );

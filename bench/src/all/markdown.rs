@@ -2,7 +2,7 @@
 
 use super::overview::questions;
 use super::result::{Kind, Results, Row};
-use super::table::{facts, left_out, number};
+use super::table::{facts, left_out, number, worth};
 use crate::statistics::median;
 use std::path::Path;
 
@@ -80,7 +80,7 @@ pub fn tables(directory: &Path, link: &str) -> Result<String, String> {
         text += &lines(row);
     }
     text += "\nOf each row: Ream's median; how many times as fast that is as what stands beside it, by the median of the rounds' \
-             ratios, with its 95 % interval; and what that came to itself.\n\n## Conditions\n\n| what | |\n|---|---|\n";
+             ratios, with its 95 % interval (of fewer than six rounds the smallest and the largest); and what that came to itself.\n\n## Conditions\n\n| what | |\n|---|---|\n";
     // Where the store was on that machine is nobody's business.
     for (name, value) in facts(&results.machine).into_iter().filter(|(name, _)| name != "store") {
         text += &format!("| {} | {} |\n", cell(&name), cell(&value));
@@ -118,10 +118,9 @@ fn lines(row: &Row) -> String {
         .iter()
         .filter(|speed| speed.of == "Ream")
         .map(|speed| {
-            let spread = speed.spread();
-            let (low, at, high) = (number(spread.low), number(spread.middle), number(spread.high));
+            let (at, worth) = (number(median(&speed.ratios)), worth(&speed.ratios));
             let theirs = middle(&speed.over).unwrap_or_default();
-            format!("{at} × ({low} to {high}) | {} | {theirs} |", cell(&speed.over))
+            format!("{at} × ({worth}) | {} | {theirs} |", cell(&speed.over))
         })
         .collect();
     if speeds.is_empty() {

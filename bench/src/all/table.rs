@@ -1,7 +1,7 @@
 //! Results as text: a line a row, and everything that the report has, but for its pictures.
 
 use super::result::{Results, Row};
-use crate::statistics::{interval, median};
+use crate::statistics::{interval, median, quantile};
 use serde_json::Value;
 
 /// A number with as many digits as matter.
@@ -30,6 +30,19 @@ fn group(value: i64) -> String {
     if value < 0 { format!("−{text}") } else { text }
 }
 
+/// What a median of these is worth: its 95 % interval; of fewer than six, which have none, the smallest and the largest.
+pub fn worth(values: &[f64]) -> String {
+    let between = |low, high| format!("{} to {}", number(low), number(high));
+    match values.len() {
+        0 | 1 => "one round".to_owned(),
+        rounds @ 2..=5 => format!("{} in {rounds} rounds", between(quantile(values, 0.0), quantile(values, 1.0))),
+        _ => {
+            let spread = interval(values);
+            between(spread.low, spread.high)
+        }
+    }
+}
+
 /// A row in a line: what Ream comes to, and how that compares.
 pub fn line(row: &Row) -> String {
     let name = format!("{:<46}", row.key());
@@ -40,10 +53,11 @@ pub fn line(row: &Row) -> String {
         return format!("{name} not available here: {why}");
     }
     let ours = row.series.iter().find(|series| series.name == "Ream").map_or(0.0, |series| median(&series.values));
-    let speeds = row.speeds.iter().filter(|speed| speed.of == "Ream").map(|speed| {
-        let spread = speed.spread();
-        format!("{} × {} ({} to {})", number(spread.middle), speed.over, number(spread.low), number(spread.high))
-    });
+    let speeds = row
+        .speeds
+        .iter()
+        .filter(|speed| speed.of == "Ream")
+        .map(|speed| format!("{} × {} ({})", number(median(&speed.ratios)), speed.over, worth(&speed.ratios)));
     format!("{name} {:>9} {:<10} {}", number(ours), row.unit, speeds.collect::<Vec<_>>().join(", "))
 }
 
@@ -104,26 +118,23 @@ pub fn of(results: &Results) -> String {
                 text += &format!("  {:<22} left out: {why}\n", series.name);
                 continue;
             }
-            let spread = interval(&series.values);
             let unit = series.unit.as_deref().unwrap_or(&row.unit);
             let spent = |values: &[f64], unit: &str| match values.is_empty() {
                 true => String::new(),
                 false => format!(", {} {unit}", number(median(values))),
             };
             text += &format!(
-                "  {:<22} {:>10} {unit} ({} to {}){}{}\n",
+                "  {:<22} {:>10} {unit} ({}){}{}\n",
                 series.name,
-                number(spread.middle),
-                number(spread.low),
-                number(spread.high),
+                number(median(&series.values)),
+                worth(&series.values),
                 spent(&series.cpu, "s of processors"),
                 spent(&series.peak, "MiB at most"),
             );
         }
         for speed in &row.speeds {
-            let spread = speed.spread();
-            let (low, middle, high) = (number(spread.low), number(spread.middle), number(spread.high));
-            text += &format!("  {} is {middle} times as fast as {} ({low} to {high})\n", speed.of, speed.over);
+            let (middle, worth) = (number(median(&speed.ratios)), worth(&speed.ratios));
+            text += &format!("  {} is {middle} times as fast as {} ({worth})\n", speed.of, speed.over);
         }
         for note in &row.notes {
             text += &format!("  {note}\n");
@@ -137,12 +148,19 @@ pub fn of(results: &Results) -> String {
     for (name, why, rows) in left {
         text += &format!("{name}: {why} ({rows} rows)\n");
     }
-    text + "\nMedians of rounds in turns; in brackets the 95 % interval of the median by bootstrap.\n"
+    text + "\nMedians of rounds in turns; in brackets the 95 % interval of the median by bootstrap, of fewer than six rounds the smallest and the largest.\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_rounds_have_no_interval() {
+        assert_eq!(worth(&[2.0]), "one round");
+        assert_eq!(worth(&[2.0, 1.0, 4.0]), "1.00 to 4.00 in 3 rounds");
+        assert_eq!(worth(&[2.0; 6]), "2.00 to 2.00");
+    }
     use crate::all::result::tests::example;
 
     #[test]

@@ -30,7 +30,7 @@ _ream() {
         serve) options="--memory -m --key --insecure --listen --clients --quota --metrics --drain --pages --help -h" words="" ;;
         keys) options="--help -h" words="" ;;
         noise) options="--help -h" words="" ;;
-        bench) options="--help -h" words="all compare report paging fits malloc pages mpi remote coverage" ;;
+        bench) options="--help -h" words="all compare report paging fits malloc inside pages mpi remote coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
         help) options="--help -h" words="run doctor setup status compare mark unmark serve keys noise bench completions man" ;;

@@ -105,7 +105,7 @@ complete -c ream -n "__fish_seen_subcommand_from serve" -s h -l help -d 'print h
 complete -c ream -n "__fish_seen_subcommand_from keys" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from noise" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from bench" -s h -l help -d 'print help'
-complete -c ream -n "__fish_seen_subcommand_from bench" -a 'all compare report paging fits malloc pages mpi remote coverage'
+complete -c ream -n "__fish_seen_subcommand_from bench" -a 'all compare report paging fits malloc inside pages mpi remote coverage'
 complete -c ream -n "__fish_seen_subcommand_from completions" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from completions" -a 'bash zsh fish'
 complete -c ream -n "__fish_seen_subcommand_from man" -s h -l help -d 'print help'

@@ -11,7 +11,7 @@ use crate::arguments::{self, Arguments};
 use crate::child::{self, Signals};
 use crate::failure::{Failure, nearest, reason};
 use crate::settings::{Given, Settings};
-use crate::{os, program, programs};
+use crate::{mark, os, program, programs};
 use measure::{Bench, Outcome, Ran, in_words};
 use ream_bench::content::Random;
 use std::ffi::{OsStr, OsString};
@@ -85,7 +85,10 @@ pub fn compare(arguments: &Arguments) -> Result<i32, Failure> {
     let signals = Signals::take().map_err(|error| Failure::new(format!("compare: signals: {}", reason(&error))))?;
     let grouped = groups.is_some();
     let program = arguments.rest.clone();
-    let mut bench = Bench { file: file.clone(), program: program.clone(), input: stdin, ream, groups, signals };
+    // A marked program would run under Ream by itself.
+    let plain = mark::given(&file).map(|_| mark::start::stand_in(&file)).transpose()?;
+    let bare = plain.as_ref().map_or_else(|| file.clone(), |stand| stand.path.clone());
+    let mut bench = Bench { file: bare, program: program.clone(), input: stdin, ream, groups, signals };
 
     let begun = Instant::now();
     let mut variants = vec![Variant::new("plain".to_owned())];

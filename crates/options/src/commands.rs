@@ -69,7 +69,7 @@ pub const COMMANDS: &[Command] = &[
                of it is in RAM, and how much of that on pages of 2 MiB and of 1 GiB; and how many TLB entries it takes \
                to reach all of it. Regions with less than 2 MiB in RAM are summed up. Without PID, lists the \
                programs that run under Ream, with --all everybody's processes that may be looked at.\n\n\
-               The exit status is 0, and 1 when no process was found.",
+               The exit status is 0, 1 when no process runs under Ream, and 125 when PID is none, or may not be looked at.",
         words: &[],
     },
     Command {
@@ -150,7 +150,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "all|compare|report|paging|fits|malloc|pages|mpi|remote|coverage [OPTION]...",
+        usage: "all|compare|report|paging|fits|malloc|inside|pages|mpi|remote|coverage [OPTION]...",
         help: "measure Ream against the raw device, kernel swap and RAM",
         long: "all: everything that follows but coverage, and the NAS kernels EP, CG, MG, FT and IS, plain, with large \
                pages and within a budget; writes a page with pictures, a text and all figures to a directory, and goes \
@@ -158,14 +158,16 @@ pub const COMMANDS: &[Command] = &[
                noise; the exit status is 1 when anything got worse. report: the page of such a file anew.\n\n\
                paging: sequential, strided, random and skewed access to four times the budget, in turns with direct \
                I/O on the same store, kernel swap under the same limit (when root) and plain RAM. fits: data that \
-               fit the budget, with and without Ream. malloc: small blocks, with and without Ream. pages: \
+               fit the budget, with and without Ream. malloc: small blocks, with and without Ream. inside: loops of R and Python with Ream switched on in them. pages: \
                computations of our own, R's and Python's on small pages, under Ream, on large pages set by hand, and \
                under other allocators that promise them, in turns. mpi: programs of MPI whose ranks need more memory than \
                there is. remote: paging to a memory server against the bare network. coverage: the part of a program's \
                memory that lies on large pages under Ream and under those. `ream bench --help` lists the options. The exit status is 0 \
                when every requirement that could be measured was met, 1 when one was not, and 125 when something could \
                not be measured that should have been.",
-        words: &["all", "compare", "report", "paging", "fits", "malloc", "pages", "mpi", "remote", "coverage"],
+        words: &[
+            "all", "compare", "report", "paging", "fits", "malloc", "inside", "pages", "mpi", "remote", "coverage",
+        ],
     },
     Command {
         name: "completions",

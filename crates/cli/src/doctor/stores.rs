@@ -82,7 +82,7 @@ fn compressed(settings: &Settings) -> Finding {
     let (zip, left) = (show_size(settings.zip), show_size(most.saturating_sub(settings.zip)));
     if settings.zip >= most {
         let text = format!("{zip} of compressed pages are more than the {} that there is here", show_size(most));
-        return Finding::new(name, Verdict::Warn, text);
+        return Finding::new(name, Verdict::Bad, text);
     }
     Finding::ok(name, format!("{zip} of compressed pages, which leave {left} for --memory"))
 }

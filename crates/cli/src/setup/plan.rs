@@ -148,6 +148,11 @@ impl Plan<'_> {
             return Ok(());
         }
         if everybody {
+            if let Some((name, _)) = group {
+                self.notes.push(format!(
+                    "userfaultfd: {UNPRIVILEGED} is 1, so everybody has it and not {name} alone; write 0 there first"
+                ));
+            }
             return Ok(());
         }
         self.file(RULE_FILE, Form::Whole, &[userfaultfd_rule(group.map(|(name, _)| name))])?;
@@ -221,7 +226,8 @@ impl Plan<'_> {
                 ));
                 continue;
             }
-            self.gain += (wanted - have) * pool.page * 1024;
+            let more = (wanted - have).saturating_mul(pool.page * 1024);
+            self.gain = self.gain.saturating_add(more);
             boot.push(lines::boot_line(form, &path, &wanted.to_string()));
             now.push((Kind::Pool, path, wanted.to_string()));
         }
