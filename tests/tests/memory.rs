@@ -40,6 +40,11 @@ fn parts_are_unmapped_moved_protected_and_discarded() {
 }
 
 #[test]
+fn edges_are_as_the_kernel_has_them() {
+    Case::new("c/edges.c", &[], 64).compare();
+}
+
+#[test]
 fn what_the_kernel_refuses_costs_nothing() {
     Case::new("c/refused.c", &["96"], 32).compare();
 }

@@ -202,7 +202,9 @@ impl<M: Machine> Shard<M> {
                 let new = Page(page.0 - from.0 + to.0);
                 if word.state() == State::Unmanaged {
                     // A hole in the source is one in the target.
-                    self.table.set(new, word);
+                    if !self.table.set(new, word) {
+                        return self.fail(Fatal::Internal("no memory for the state of moved pages"));
+                    }
                     continue;
                 }
                 if word.state() == State::Zero {
@@ -210,7 +212,9 @@ impl<M: Machine> Shard<M> {
                     continue;
                 }
                 let held = self.table.held(page);
-                self.table.set(new, word);
+                if !self.table.set(new, word) {
+                    return self.fail(Fatal::Internal("no memory for the state of moved pages"));
+                }
                 self.table.set_held(Run { start: new, pages: 1 }, held);
                 self.table.set_held(Run { start: page, pages: 1 }, false);
                 self.table.set_hash(new, self.table.hash(page));

@@ -5,14 +5,23 @@ use crate::shard::{Progress, Shard};
 use ream_page::{Page, Run, State, StoreId, Word};
 use ream_sys::{Errno, Machine};
 
+/// How long eviction goes on before a fork without anything gained, in microseconds. Other threads fault pages in meanwhile, and
+/// where the others cannot leave, nothing else ends it.
+const VAIN: u64 = 500_000;
+
 impl<M: Machine> Shard<M> {
-    /// Prepares a fork: evicts until at most `target` pages are held, then empties the staging area and waits for all
+    /// Prepares a fork: evicts until at most `target` pages are held, or fewer do not get, then empties the staging area and waits for all
     /// input and output. Call again after each batch of events until it is done; from then on until
     /// [`Shard::go_on`] nothing is evicted, and between calls only faults change anything.
     pub fn prepare_fork(&mut self, target: u64) -> Progress {
         self.preparing = true;
         if !self.quiet {
-            if self.used > target && self.fatal.is_none() && self.store_full.is_none() && self.evictable() {
+            let now = self.machine.now_us();
+            if self.used < self.fork_least.0 {
+                self.fork_least = (self.used, now);
+            }
+            let vain = now.saturating_sub(self.fork_least.1) > VAIN;
+            if !vain && self.used > target && self.fatal.is_none() && self.store_full.is_none() && self.evictable() {
                 let limit = self.limit;
                 self.limit = target.min(limit);
                 let more = self.balance_to(target);
@@ -164,6 +173,7 @@ impl<M: Machine> Shard<M> {
         self.quiet = false;
         self.settling = false;
         self.preparing = false;
+        self.fork_least = (u64::MAX, 0);
         self.unshared = Run { start: Page(0), pages: 0 };
     }
 
@@ -193,6 +203,7 @@ impl<M: Machine> Shard<M> {
         self.quiet = false;
         self.settling = false;
         self.preparing = false;
+        self.fork_least = (u64::MAX, 0);
         self.unsharing = None;
         self.errands = Default::default();
         self.unshared = Run { start: Page(0), pages: 0 };

@@ -203,10 +203,10 @@ impl<M: Machine> Shard<M> {
         let missing = op.pages - op.done;
         let got = if result > 0 { (result as usize / PAGE_BYTES) as u32 } else { 0 };
         if got >= missing {
-            self.failures = 0;
             if op.kind == READ {
                 self.read_done(tag, &op)
             } else {
+                self.failures = 0;
                 self.write_done(tag, &op)
             }
             return;
@@ -404,10 +404,7 @@ impl<M: Machine> Shard<M> {
             });
             self.step(page, Step::Fail);
             self.unwritten(slot, errno);
-            if !self.dirty.push(page, 1) {
-                self.fail(Fatal::Internal("the queue of dirty pages is full"));
-            }
-            self.dirty_pages += 1;
+            self.enqueue_dirty(page);
         }
         if is_full(errno) || self.failures > FAILURES {
             match Slot(op.slot).volume() {

@@ -1,8 +1,8 @@
-//! The shard's queues of page runs: what is resident, cooling, clean, read ahead, oldest first.
+//! The shard's queues of page runs: what is resident, cooling, clean, read ahead, to be written, oldest first.
 
 use crate::queue::Fifo;
 use crate::shard::{Fatal, List, Shard};
-use ream_page::{Page, State};
+use ream_page::{Frame, Page, State};
 use ream_sys::Machine;
 
 impl<M: Machine> Shard<M> {
@@ -18,7 +18,22 @@ impl<M: Machine> Shard<M> {
             List::Cooling => &mut self.cooling,
             List::Clean => &mut self.clean,
             List::Ahead => &mut self.ahead,
+            List::Dirty => &mut self.dirty,
         }
+    }
+
+    /// Remembers a page that is to be written.
+    pub(crate) fn enqueue_dirty(&mut self, page: Page) {
+        self.queue(List::Dirty, page, 1);
+        self.dirty_pages = self.dirty.len() as u64;
+    }
+
+    /// The frame of a page that is to be written: it cools, was compared, and has no slot.
+    pub(crate) fn is_dirty(&self, page: Page) -> Option<Frame> {
+        let word = self.table.word(page);
+        let frame = word.frame().filter(|_| word.state() == State::Cooling)?;
+        let info = self.frames.info(frame);
+        (info.hashed() && !info.io() && info.slot().is_none()).then_some(frame)
     }
 
     /// Adds a run to a queue. Entries are left behind when pages go elsewhere; when the queue is full, all but one
@@ -51,6 +66,7 @@ impl<M: Machine> Shard<M> {
                     List::Cooling => word.state() == State::Cooling,
                     List::Clean => word.state() == State::Clean,
                     List::Ahead => word.state() == State::Ahead,
+                    List::Dirty => self.is_dirty(page).is_some(),
                 };
                 if live && !(drop && word.marked()) {
                     fresh = true;

@@ -1,7 +1,7 @@
 //! What has cooled: it is compared with the store, and written in clusters where it differs.
 
 use crate::evict::CLUSTER;
-use crate::shard::{Fatal, List, Shard};
+use crate::shard::{List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, State, Step, StoreId};
 use ream_sys::Machine;
 
@@ -118,10 +118,7 @@ impl<M: Machine> Shard<M> {
                 let info = self.frames.info(*frame);
                 self.free_slot(info.slot());
                 self.frames.update(*frame, |info| info.set_slot(None));
-                if !self.dirty.push(info.page(), 1) {
-                    self.fail(Fatal::Internal("the queue of dirty pages is full"));
-                }
-                self.dirty_pages += 1;
+                self.enqueue_dirty(info.page());
             }
             rest = rest.get(length..).unwrap_or(&[]);
         }
@@ -137,12 +134,7 @@ impl<M: Machine> Shard<M> {
         while len < frames.len() {
             let Some((page, _)) = self.dirty.pop() else { break };
             self.dirty_pages -= 1;
-            let word = self.table.word(page);
-            let Some(frame) = word.frame().filter(|_| word.state() == State::Cooling) else { continue };
-            let info = self.frames.info(frame);
-            if !info.hashed() || info.io() || info.slot().is_some() {
-                continue;
-            }
+            let Some(frame) = self.is_dirty(page) else { continue };
             // A cluster goes to one volume.
             let wanted = self.places.of(page);
             if len > 0 && wanted != volume {

@@ -75,6 +75,7 @@ pub(crate) enum List {
     Cooling,
     Clean,
     Ahead,
+    Dirty,
 }
 
 /// One shard of a process.
@@ -171,6 +172,8 @@ pub struct Shard<M: Machine> {
     pub(crate) settling: bool,
     /// Whether a fork is being prepared, from its beginning on.
     pub(crate) preparing: bool,
+    /// The fewest pages held since a fork began to be prepared, and when that was reached.
+    pub(crate) fork_least: (u64, u64),
     pub(crate) unshared: Run,
     pub(crate) fatal: Option<Fatal>,
     pub(crate) counters: &'static Counters,
@@ -259,6 +262,7 @@ impl<M: Machine> Shard<M> {
             unsharing: None,
             settling: false,
             preparing: false,
+            fork_least: (u64::MAX, 0),
             unshared: Run { start: Page(0), pages: 0 },
             fatal: None,
             counters,

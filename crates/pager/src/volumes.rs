@@ -2,6 +2,7 @@
 
 use crate::shard::Shard;
 use ream_page::{Page, Run, Slot};
+use ream_store::SEGMENT;
 use ream_sys::memory::{MapSlice, Zeroable};
 use ream_sys::{Errno, Machine};
 
@@ -163,7 +164,9 @@ impl<M: Machine> Shard<M> {
             return Ok((slot, count));
         }
         let least = self.slots.length(volume);
-        let target = least.saturating_add(GROW.max(least / 8)).min(self.slots.limit(volume));
+        // Whole segments: of one that has space for some of its slots only, those would be handed out again and again.
+        let target = least.saturating_add(GROW.max(least / 8)) / SEGMENT * SEGMENT;
+        let target = target.min(self.slots.limit(volume));
         let machine = &mut self.machine;
         let grown = machine.reserve(volume, target).map(|()| target);
         match grown.or_else(|_| machine.reserve(volume, least).map(|()| least)) {

@@ -43,8 +43,8 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
         return kernel(advice);
     }
     match advice {
-        // Locked pages refuse it, and keep their content.
-        MADV_DONTNEED | MADV_FREE if holds::any_locked(run) => kernel(advice),
+        // Locked pages refuse it, and keep their content. Whether they are locked, the kernel knows.
+        MADV_DONTNEED | MADV_FREE if holds::any_locked(run) && kernel(MADV_DONTNEED).is_err() => kernel(advice),
         // Pages that are freed lazily are neither here nor there: they are freed at once.
         MADV_DONTNEED | MADV_FREE | MADV_DONTNEED_LOCKED => {
             let _discarding = engine::discarding(|| managed_parts(run, engine::discard));
@@ -69,6 +69,9 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
             result
         }
         MADV_GUARD_INSTALL => {
+            // A kernel that knows no such advice (before 6.13) leaves everything as it is.
+            // SAFETY: of no bytes.
+            unsafe { madvise(run.start.address(), 0, advice) }?;
             let _placing = ream_heap::placing();
             engine::remove(run);
             holds::forget(run);
@@ -94,6 +97,8 @@ unsafe fn advise_locked(run: Run, advice: usize) -> Result<(), Errno> {
         }
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_COLD | MADV_PAGEOUT => Ok(()),
         MADV_GUARD_INSTALL => {
+            // SAFETY: of no bytes.
+            unsafe { madvise(run.start.address(), 0, advice) }?;
             locks::forget(run);
             engine::remove(run);
             holds::forget(run);

@@ -82,11 +82,8 @@ pub unsafe fn execvpe(name: *const c_char, arguments: Strings, environment: Stri
         let (Some(exec), Some(search)) = (EXECVE.get::<Exec>(), EXECVPE.get::<Exec>()) else { return missing() };
         in_path(name, &|found| {
             lead(found, arguments, environment, &|path, arguments, environment| {
-                if path == found && !core::ptr::eq(path, name) {
-                    search(name, arguments, environment)
-                } else {
-                    exec(path, arguments, environment)
-                }
+                // libc's own also starts a script that names no interpreter.
+                if path == found { search(name, arguments, environment) } else { exec(path, arguments, environment) }
             })
         })
         .unwrap_or_else(|| search(name, arguments, environment))

@@ -71,7 +71,9 @@ fn change(run: Run, reason: u8, on: bool) {
             }
         });
         match (before & !WIPED == 0, after & !WIPED == 0) {
-            (true, false) => engine::hold(part),
+            // What is protected is held where it is; nothing is made for it.
+            (true, false) if reason == PROTECTED => engine::hold(part, false),
+            (true, false) => engine::hold(part, true),
             (false, true) => engine::unhold(part),
             _ => {}
         }
@@ -135,9 +137,11 @@ pub fn wipe(run: Run, on: bool) {
     change(run, WIPED, on);
 }
 
-/// In a child, when the engine runs again: what the kernel has left out is not in the store either.
+/// In a child, when the engine runs again: what the kernel has left out is not in the store either, and nothing is locked there.
 pub fn fork_child() {
     each_of(|reasons| reasons & WIPED != 0, engine::discard);
+    each_of(|reasons| reasons & LOCKED != 0, |run| change(run, LOCKED, false));
+    ALL_LOCKED.store(false, Ordering::Relaxed);
 }
 
 /// Calls `each` for every run with such reasons, in order of address.

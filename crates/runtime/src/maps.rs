@@ -18,6 +18,7 @@ use ream_stats::Region;
 use ream_sys::Errno;
 use ream_sys::futex::{Guard, Mutex};
 use ream_sys::memory::{self, Zeroable};
+use ream_sys::process;
 
 /// Smallest mapping that is managed, in bytes.
 static THRESHOLD: AtomicUsize = AtomicUsize::new(1 << 20);
@@ -118,7 +119,7 @@ const BEYOND: usize = 1 << 57;
 
 /// Whether [`forget`] has anything to do.
 fn known(run: Run) -> bool {
-    any_managed(run) || locks::any(run) || holds::any(run) || RESERVED.lock().first_in(run).is_some()
+    any_managed(run) || locks::any(run) || holds::any(run) || engine::masked(|| RESERVED.lock().first_in(run).is_some())
 }
 
 /// # Safety
@@ -140,7 +141,8 @@ pub unsafe fn map(
     let anonymous = flags & MAP_ANONYMOUS != 0 && flags & MAP_TYPE == MAP_PRIVATE;
     let odd = flags & (MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED) != 0 || protection & !PROT_READ_WRITE != 0;
     let candidate = anonymous && !odd && !holds::all_locked();
-    let fixed = flags & MAP_FIXED != 0;
+    // The kernel heeds the second first.
+    let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
     let anonymous_shared = flags & (MAP_TYPE | MAP_ANONYMOUS | MAP_FIXED) == MAP_SHARED | MAP_ANONYMOUS;
     let beforehand = anonymous_shared && protection == PROT_READ_WRITE && prefault::populated(Region::Shared);
     let flags = if beforehand { flags | MAP_POPULATE } else { flags };
@@ -383,7 +385,7 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     let replaces = flags & MREMAP_FIXED != 0 && valid(new, bytes) && from.and(replaced).pages == 0;
     let pooled = pooled_shared::any(from) || replaces && pooled_shared::any(replaced);
     if !(pooled || known(from) || replaces && known(replaced)) {
-        return kernel(flags);
+        return kernel(flags).inspect(|place| outgrown(*place, old_bytes, bytes));
     }
     let _placing = placing();
     // Asked only now: what was known may be another's, who has moved it away and not yet said so.
@@ -402,7 +404,10 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
     }
     if !managed {
         RESERVED.lock().remove(from);
-        return kernel(flags);
+        let place = kernel(flags)?;
+        drop(_placing);
+        outgrown(place, old_bytes, bytes);
+        return Ok(place);
     }
     let _moving = (locks::moving(from), engine::moving(from));
     let mut ours = locks::known_pages(from);
@@ -418,7 +423,8 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
             // SAFETY: the caller's promise; all of it is the program's, readable and writable.
             unsafe { resize_pieces(from, replaced.bytes(), to, may_move, left) }?
         }
-        Err(_) if grows && !replaces && may_move => {
+        // Of a range with a hole in it nothing is moved.
+        Err(error) if error != EFAULT && grows && !replaces && may_move => {
             // SAFETY: the caller's promise.
             unsafe { move_and_grow(from, replaced.bytes(), flags) }?
         }
@@ -442,6 +448,18 @@ pub unsafe fn remap(old: usize, old_bytes: usize, bytes: usize, flags: usize, ne
         locks::manage(Run { start: Page(to.0 + from.pages), pages: replaced.pages - from.pages }, Kind::Mapped);
     }
     Ok(place)
+}
+
+/// A mapping that was too small to be managed has become large enough by growing.
+fn outgrown(place: usize, before: usize, bytes: usize) {
+    if bytes <= before || bytes < threshold() || holds::all_locked() {
+        return;
+    }
+    let _placing = placing();
+    let run = Run::covering(place, bytes);
+    if !any_managed(run) && !locks::any(run) && process::is_anonymous_and_writable(place, run.bytes()) {
+        admit(run, true);
+    }
 }
 
 /// Whether the kernel answers so with an error, before it has changed anything.

@@ -5,5 +5,5 @@
 mod slots;
 mod volumes;
 
-pub use slots::{Slots, SlotsFull};
+pub use slots::{SEGMENT, Slots, SlotsFull};
 pub use volumes::Volumes;

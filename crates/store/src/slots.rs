@@ -6,7 +6,7 @@ use ream_sys::Errno;
 use ream_sys::memory::MapSlice;
 
 /// Slots of a segment, the unit in which contiguous room is kept: 2 MiB.
-const SEGMENT: u32 = 512;
+pub const SEGMENT: u32 = 512;
 const WORDS: u32 = SEGMENT / 64;
 const NIL: u32 = u32::MAX;
 /// Free segments that keep their space in any case: 16 MiB.
@@ -107,6 +107,8 @@ impl Slots {
     /// Lowers the limit to what the file has now, after the file system refused more.
     pub fn stop_growing(&mut self, slots: u32) {
         let segments = slots / SEGMENT;
+        // Also where one of those beyond is in use: none is added.
+        self.segments = self.frontier.max(segments).min(self.segments);
         // The last segment has no space behind it: unless it is let go of, it is the one that is handed out again and again.
         while self.frontier > segments {
             let last = self.frontier - 1;

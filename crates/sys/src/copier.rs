@@ -41,16 +41,38 @@ fn settle(inbox: &mut Inbox, mut call: impl FnMut(&mut Inbox) -> Result<(), Errn
     }
 }
 
-/// Protects or frees the first pages of a run, as many as one mapping holds; 0 when the first cannot be.
-fn protect(inbox: &mut Inbox, start: Page, pages: u32, on: bool) -> Result<u32, Stop> {
+/// Protects the first pages of a run, as many as one mapping holds; an error when the first cannot be.
+fn protect(inbox: &mut Inbox, start: Page, pages: u32) -> Result<u32, Stop> {
     let mut part = pages;
     loop {
         let whole = run(start, part);
-        match settle(inbox, |inbox| inbox.uffd.write_protect(start.address(), whole.bytes(), on)) {
+        match settle(inbox, |inbox| inbox.uffd.write_protect(start.address(), whole.bytes(), true)) {
             Ok(()) => return Ok(part),
             Err(Errno::AGAIN | Errno::NOMEM) => return Err(Stop::Busy),
             Err(_) if part > 1 => part /= 2,
             Err(_) => return Err(Stop::Mapping),
+        }
+    }
+}
+
+/// Frees a run, part by part where mappings have changed meanwhile.
+fn unprotect(inbox: &mut Inbox, whole: Run) {
+    let mut attempt = 0;
+    loop {
+        match inbox.uffd.write_protect(whole.start.address(), whole.bytes(), false) {
+            Err(Errno::AGAIN) if attempt < 1000 => {
+                // Once it is known, whoever made the change goes on, and the kernel lets us.
+                if !inbox.wait_for_change(attempt) {
+                    crate::process::yield_now();
+                }
+                attempt += 1;
+            }
+            Err(_) if whole.pages > 1 => {
+                let half = whole.pages / 2;
+                unprotect(inbox, Run { start: whole.start, pages: half });
+                return unprotect(inbox, Run { start: whole.start.plus(half as u32), pages: whole.pages - half });
+            }
+            _ => return,
         }
     }
 }
@@ -69,6 +91,9 @@ pub(crate) unsafe fn move_out(
 ) -> Moved {
     let mut done = 0;
     while done < pages {
+        if inbox.has_changed() {
+            return Moved { pages: done, stop: Some(Stop::Busy) };
+        }
         // SAFETY: the caller's promise.
         let step = unsafe {
             move_out_some(inbox, pagemap, memory, source.plus(done), frames.plus(done), (pages - done).min(CHUNK))
@@ -101,7 +126,7 @@ unsafe fn move_out_some(
     if mapped == 0 {
         return stopped(Stop::Absent);
     }
-    let held = match protect(inbox, source, mapped, true) {
+    let held = match protect(inbox, source, mapped) {
         Ok(held) => held,
         Err(stop) => return stopped(stop),
     };
@@ -119,8 +144,9 @@ unsafe fn move_out_some(
         let dropped = unsafe { memory::advise(source.address(), run(source, copied).bytes(), Advice::DontNeed) };
         gone = if dropped.is_ok() { copied } else { 0 };
     }
-    // Also wakes those who ran into the protection: they look again, and find the page absent.
-    let _ = protect(inbox, source, held, false);
+    // Also wakes those who ran into the protection: they look again, and find the page absent. That is done whatever has
+    // changed meanwhile: nothing stays protected.
+    unprotect(inbox, run(source, held));
     inbox.uffd.wake(source.address(), run(source, held).bytes());
     if gone < held {
         let rest = run(frames.plus(gone), held - gone);
@@ -140,6 +166,9 @@ unsafe fn move_out_some(
 /// The frames are populated, and nobody writes in them.
 pub(crate) unsafe fn copy(inbox: &mut Inbox, frames: Page, destination: Page, pages: u32) -> Moved {
     let mut retries = 0;
+    if inbox.has_changed() {
+        return Moved { pages: 0, stop: Some(Stop::Busy) };
+    }
     piecewise(pages, |done, part| {
         let (to, from) = (destination.plus(done), frames.plus(done));
         // SAFETY: the caller's promise.

@@ -226,6 +226,14 @@ impl LinuxMachine {
     }
 }
 
+impl LinuxMachine {
+    /// Ends a fault on a page of the pager's own, such as the doorbell's, where nobody else maps anything: whatever has changed
+    /// elsewhere.
+    pub fn answer(&mut self, page: Page) {
+        self.inbox.answer(page);
+    }
+}
+
 impl Drop for LinuxMachine {
     fn drop(&mut self) {
         // The ring's watch keeps the userfaultfd alive beyond its descriptor, so it ends first; then the descriptor,
@@ -248,26 +256,6 @@ impl Drop for LinuxMachine {
 fn open_memory(ask: Ask) -> Result<Fd, Setup> {
     let own = file::open(c"/proc/self/mem", file::flags::READ, 0);
     own.or_else(|error| ask(Closed::Memory).map_err(|_| error)).map_err(fail("open /proc/self/mem"))
-}
-
-fn outcome(result: Result<(), Errno>) -> Copied {
-    match result {
-        Ok(()) => Copied::Done,
-        Err(Errno::EXIST) => Copied::Exists,
-        Err(Errno::NOENT | Errno::INVAL | Errno::FAULT) => Copied::Gone,
-        Err(_) => Copied::Failed,
-    }
-}
-
-/// Repeats a call that fails as long as a mapping change waits for its message to be read.
-fn patiently(inbox: &mut Inbox, call: impl Fn(&Uffd) -> Result<(), Errno>) -> Copied {
-    let mut attempt = 0;
-    loop {
-        match call(&inbox.uffd) {
-            Err(Errno::AGAIN) if inbox.wait_for_change(attempt) => attempt += 1,
-            other => return outcome(other),
-        }
-    }
 }
 
 impl Machine for LinuxMachine {
@@ -321,7 +309,7 @@ impl Machine for LinuxMachine {
         let Some(source) = self.staging.address(frame, 1) else { return Copied::Failed };
         let inbox = &mut self.inbox;
         self.follower.waking(|| {
-            patiently(inbox, |uffd| {
+            inbox.patiently(|uffd| {
                 // SAFETY: a frame of the staging area, in which nobody else writes.
                 unsafe { uffd.copy(page.address(), source, PAGE_BYTES) }.result
             })
@@ -346,7 +334,7 @@ impl Machine for LinuxMachine {
     }
 
     fn zero_in(&mut self, page: Page) -> Copied {
-        patiently(&mut self.inbox, |uffd| uffd.zero(page.address(), PAGE_BYTES))
+        self.inbox.patiently(|uffd| uffd.zero(page.address(), PAGE_BYTES))
     }
 
     fn wake(&mut self, run: Run) {
@@ -367,7 +355,7 @@ impl Machine for LinuxMachine {
     }
 
     fn drop_table(&mut self, block: Block) {
-        if self.pagemap.none(block.run()) {
+        if !self.inbox.has_changed() && self.pagemap.none(block.run()) {
             // SAFETY: nothing is mapped in the block, as just seen, and on registered memory only we can map.
             let _ = unsafe { memory::advise(block.first().address(), BLOCK_BYTES, Advice::DontNeed) };
         }

@@ -130,6 +130,19 @@ impl Events {
             None => false,
         }
     }
+    /// Puts those that fulfil this before all others; both keep their order.
+    pub fn put_first(&mut self, first: impl Fn(&Event) -> bool) {
+        let Some(list) = self.list.get_mut(..self.len) else { return };
+        let mut sorted = 0;
+        for place in 0..list.len() {
+            if list.get(place).is_some_and(&first) {
+                if let Some(part) = list.get_mut(sorted..=place) {
+                    part.rotate_right(1);
+                }
+                sorted += 1;
+            }
+        }
+    }
     /// Free places left.
     pub fn room(&self) -> usize {
         Events::CAPACITY - self.len
@@ -241,4 +254,20 @@ pub trait Machine {
     fn prefer(&mut self, _node: u8) {}
     /// Moves the pager's thread to the processor on which `thread` last ran, or lets it run anywhere (`None`).
     fn follow(&mut self, thread: Option<u32>);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_events_are_put_first_in_their_order() {
+        let mut events = Events::new();
+        for tag in 0..10 {
+            events.push(Event::Io { tag, result: 0 });
+        }
+        events.put_first(|event| matches!(event, Event::Io { tag, .. } if tag % 3 == 2));
+        let tags = events.as_slice().iter().map(|event| if let Event::Io { tag, .. } = event { *tag } else { 99 });
+        assert!(tags.eq([2, 5, 8, 0, 1, 3, 4, 6, 7, 9]));
+    }
 }

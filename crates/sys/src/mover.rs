@@ -33,6 +33,9 @@ pub(crate) unsafe fn move_pages(
     let mut busy_since = None;
     let mut retries = 0;
     let patience = if direction == Direction::In { PATIENCE_IN } else { PATIENCE_OUT };
+    if inbox.has_changed() {
+        return Moved { pages: 0, stop: Some(Stop::Busy) };
+    }
     piecewise(pages, |done, part| {
         let (to, from) = (destination.plus(done), source.plus(done));
         // SAFETY: the caller's promise.

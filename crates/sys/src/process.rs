@@ -323,7 +323,12 @@ pub fn alone() -> bool {
 
 /// Whether a range lies in one private mapping that can be read and written.
 pub fn is_private_and_writable(start: usize, bytes: usize) -> bool {
-    procfs::is_one_mapping(start, bytes, b"rw-p")
+    procfs::is_one_mapping(start, bytes, b"rw-p", false)
+}
+
+/// Whether a range of this process's addresses is one private, writable mapping of no file; not when that cannot be told.
+pub fn is_anonymous_and_writable(start: usize, bytes: usize) -> bool {
+    procfs::is_one_mapping(start, bytes, b"rw-p", true)
 }
 
 /// When the process `pid` started, if it lives.

@@ -72,8 +72,9 @@ fn blocked(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(mask).ok()?.trim_ascii(), 16).ok()
 }
 
-/// Whether a range of this process's addresses lies in one mapping with this access (`rw-p`); not when that cannot be told.
-pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4]) -> bool {
+/// Whether a range of this process's addresses lies in one mapping with this access (`rw-p`), of no file if that is wanted; not
+/// when that cannot be told.
+pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4], anonymous: bool) -> bool {
     let Ok(fd) = file::open(c"/proc/self/maps", file::flags::READ, 0) else { return false };
     let mut text = [0u8; 4096];
     // The beginning of a line says it all; the rest is passed over.
@@ -83,9 +84,10 @@ pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4]) -> bo
     while let (None, Ok(read @ 1..)) = (found, file::read(fd, &mut text)) {
         for byte in text.iter().take(read) {
             if *byte == b'\n' {
-                let (from, to, other) = mapping(line.get(..length).unwrap_or(&[])).unwrap_or((0, 0, [0; 4]));
+                let line = line.get(..length).unwrap_or(&[]);
+                let (from, to, other) = mapping(line).unwrap_or((0, 0, [0; 4]));
                 if (from..to).contains(&start) {
-                    found = Some(to - start >= bytes && other == *access);
+                    found = Some(to - start >= bytes && other == *access && !(anonymous && is_of_a_file(line)));
                 }
                 length = 0;
             } else if let Some(place) = line.get_mut(length) {
@@ -105,6 +107,12 @@ fn mapping(line: &[u8]) -> Option<(usize, usize, [u8; 4])> {
     let mut number = || usize::from_str_radix(core::str::from_utf8(ends.next()?).ok()?, 16).ok();
     let (start, end) = (number()?, number()?);
     Some((start, end, words.next()?.try_into().ok()?))
+}
+
+/// Whether the mapping in a line of /proc/PID/maps is of a file: its device and inode are not 0.
+fn is_of_a_file(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ').skip(3);
+    (words.next(), words.next()) != (Some(b"00:00"), Some(b"0"))
 }
 
 /// Names the threads of this process, whose folder of /proc is open.
@@ -153,8 +161,8 @@ mod tests {
         assert_eq!(mapping(b""), None);
         let word = 7u64;
         let here = (&raw const word).addr();
-        assert!(is_one_mapping(here, 8, b"rw-p") && !is_one_mapping(here, 1 << 46, b"rw-p"));
-        assert!(!is_one_mapping(here, 8, b"r--p") && !is_one_mapping(16, 8, b"rw-p"));
+        assert!(is_one_mapping(here, 8, b"rw-p", false) && !is_one_mapping(here, 1 << 46, b"rw-p", false));
+        assert!(!is_one_mapping(here, 8, b"r--p", false) && !is_one_mapping(16, 8, b"rw-p", false));
     }
 
     #[test]

@@ -332,13 +332,33 @@ pub fn moved(from: Run, to: Page) {
     });
 }
 
-/// Keeps a range resident where it is until [`unhold`]: brings its pages in first.
-pub fn hold(run: Run) {
+/// Pages of which all are brought in where one is to be.
+const TOGETHER: u64 = 16;
+
+/// Keeps a range resident where it is until [`unhold`]: brings its pages in first, those never touched if `all`.
+pub fn hold(run: Run, all: bool) {
     // Whoever engages reads the list of what is held with the lock on the regions, and lets go of that when it has engaged.
     if run.pages == 0 || unless_engaged(|| ()).is_some() {
         return;
     }
     masked(|| ENGINE.mailbox.call(Command::Hold(run, true)));
+    bring(run, all);
+}
+
+/// Touches a range's managed pages, or, where that is enough, those that have content which is not mapped.
+fn bring(run: Run, all: bool) {
+    if !all {
+        let where_they_are = masked(|| ENGINE.mailbox.look(run));
+        let away = where_they_are.stored + where_they_are.staged;
+        if away == 0 {
+            return;
+        }
+        if run.pages > TOGETHER && away < run.pages / 2 {
+            let half = run.pages / 2;
+            bring(Run { start: run.start, pages: half }, false);
+            return bring(Run { start: Page(run.start.0 + half), pages: run.pages - half }, false);
+        }
+    }
     for index in 0..run.pages {
         let address = Page(run.start.0 + index).address();
         if is_managed(Page(run.start.0 + index)) {

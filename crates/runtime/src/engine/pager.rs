@@ -414,8 +414,7 @@ impl Pager {
         self.command = None;
         let parked = matches!(command, Command::Park);
         let ticket = fork::RELEASED.load(SeqCst);
-        self.shard.machine_mut().zero_in(page);
-        self.shard.machine_mut().wake(Run { start: page, pages: 1 });
+        self.shard.machine_mut().answer(page);
         ENGINE.mailbox.rearm(page);
         if parked {
             fork::sleep_while_parked(ticket);

@@ -182,8 +182,7 @@ fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page) {
         Command::Follow => _ = follow::follow(machine),
         _ => {}
     }
-    machine.zero_in(page);
-    machine.wake(Run { start: page, pages: 1 });
+    machine.answer(page);
     ENGINE.mailbox.rearm(page);
 }
 

@@ -3,7 +3,7 @@
 
 use crate::bed::{Engine, WHOLE, bed, fork, pattern, peek, poke, reap, unmap};
 use ream_page::{Frame, PAGE_BYTES, Run};
-use ream_sys::memory::{self, Advice};
+use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::{Copied, Event, Events, Machine, Moved, Stop, Wait, process};
 use std::sync::mpsc;
 use std::thread;
@@ -13,7 +13,7 @@ on_engines! {
         faults_name_page_kind_and_thread,
         more_faults_than_a_batch_holds_are_all_reported,
         unmapping_and_remapping_are_reported,
-        moves_and_copies_go_on_while_an_unmap_waits_to_be_heard,
+        nothing_is_moved_or_copied_before_a_change_is_heard,
         the_staging_area_is_not_in_a_child,
     ],
     moving: [
@@ -126,30 +126,45 @@ fn unmapping_and_remapping_are_reported(engine: Engine) {
     assert_eq!(mover.join().unwrap(), (pattern(16, 0), pattern(17, 0)));
 }
 
-fn moves_and_copies_go_on_while_an_unmap_waits_to_be_heard(engine: Engine) {
+/// Whoever unmaps goes on as soon as its message was read, which a call that fails may do. Something else may lie there before the
+/// pager hears of it.
+fn nothing_is_moved_or_copied_before_a_change_is_heard(engine: Engine) {
     let mut bed = bed!(engine, 64, Advice::NoHugePage);
     for round in 0..10u32 {
         let (gone, left) = (bed.address(40 + round), bed.page(40 + round));
         bed.gives_up(40 + round, 1);
+        bed.out(1, 1, 1);
         let unmapper = thread::spawn(move || unmap(gone, 1));
         // Until the message is queued; it is not read before the moves.
         while memory::is_mapped(left.address()) {
             process::sleep_us(100);
         }
         process::sleep_us(2000);
-        bed.out(0, 0, 8);
-        assert_eq!(bed.machine.copy_in(Frame(1), bed.page(1)), Copied::Done);
-        bed.machine.empty_frames(Frame(1), 1);
-        bed.out(1, 1, 1);
-        bed.back(0, 0, 8);
+        let busy = Moved { pages: 0, stop: Some(Stop::Busy) };
+        assert_eq!(bed.machine.move_out(bed.page(8), Frame(8), 8), busy);
+        // That has read it.
+        unmapper.join().unwrap();
+        let place = std::ptr::with_exposed_provenance_mut(left.address());
+        // SAFETY: the test's own memory, of which nothing is mapped any more.
+        unsafe { memory::map_over(place, PAGE_BYTES, Protection::ReadWrite) }.unwrap();
+        poke(left.address(), 0, 77);
+        assert_eq!(bed.machine.move_out(left, Frame(9), 1), busy);
+        assert_eq!(bed.machine.move_in(Frame(1), bed.page(1), 1), busy);
+        assert_eq!(bed.machine.copy_run_in(Frame(1), bed.page(1), 1), busy);
+        assert_eq!(bed.machine.copy_in(Frame(1), bed.page(1)), Copied::Failed);
+        assert_eq!(bed.machine.zero_in(bed.page(1)), Copied::Failed);
         let run = bed.await_event(|event| match event {
             Event::Unmapped { run } => Some(*run),
             _ => None,
         });
         assert_eq!(run.start, left);
-        unmapper.join().unwrap();
+        bed.back(1, 1, 1);
+        bed.out(8, 8, 8);
+        bed.back(8, 8, 8);
+        assert_eq!(peek(left.address(), 0), 77);
+        unmap(left.address(), 1);
     }
-    (0..8).for_each(|index| bed.check(index, index as u64));
+    (0..16).for_each(|index| bed.check(index, index as u64));
 }
 
 fn pages_shared_with_a_child_are_busy_until_unshared(engine: Engine) {
