@@ -77,6 +77,12 @@ fn children_killed_at_birth() {
     Case::new("c/fork_killed.c", &["160"], 48).compare();
 }
 
+/// A child needs its ancestors' stores, which are opened in a table of files that may be full.
+#[test]
+fn as_many_files_are_open_as_may_be() {
+    Case::new("c/fork_files.c", &["192"], 64).compare();
+}
+
 /// A child that allocates where its parent was just giving memory back finds zeros there, as calloc promises.
 #[test]
 fn what_is_freed_during_a_fork_is_not_found_again() {

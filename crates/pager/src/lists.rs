@@ -25,7 +25,7 @@ impl<M: Machine> Shard<M> {
     /// Remembers a page that is to be written.
     pub(crate) fn enqueue_dirty(&mut self, page: Page) {
         self.queue(List::Dirty, page, 1);
-        self.dirty_pages = self.dirty.len() as u64;
+        self.dirty_pages = self.dirty.len();
     }
 
     /// The frame of a page that is to be written: it cools, was compared, and has no slot.

@@ -193,11 +193,6 @@ pub fn is_pinned(page: Page) -> bool {
     with_list(|list| list.kind_of(page).is_some_and(|reasons| reasons & PINNED != 0))
 }
 
-/// Tells each run that is held, in order of address.
-pub fn each(tell: &mut dyn FnMut(Run)) {
-    each_of(|reasons| reasons & !WIPED != 0, tell);
-}
-
 /// Whether the program has locked any page of the run.
 pub fn any_locked(run: Run) -> bool {
     any_for(run, LOCKED)
@@ -255,14 +250,27 @@ fn holdable_pages() -> u64 {
     init::session().map_or(u64::MAX, |session| session.ledger().total_pages() / 2)
 }
 
-/// While it exists, in a fork, the list does not change. Signals are blocked meanwhile.
+/// While it exists, in a fork or when paging begins, the list does not change. Signals are blocked meanwhile.
 pub struct Frozen {
-    _list: Guard<'static, Regions<u8>>,
+    list: Guard<'static, Regions<u8>>,
 }
 
-/// Takes the lock for the duration of a fork.
+/// Takes the lock for the duration of a fork, or until paging has begun.
 pub fn freeze() -> Frozen {
-    Frozen { _list: HOLDS.lock() }
+    Frozen { list: HOLDS.lock() }
+}
+
+impl Frozen {
+    /// Tells each run that is held, in order of address.
+    pub fn each(&self, tell: &mut dyn FnMut(Run)) {
+        let mut left = EVERYTHING;
+        while let Some((part, reasons)) = self.list.first_in(left) {
+            left = rest(EVERYTHING, part.end());
+            if reasons & !WIPED != 0 {
+                tell(part);
+            }
+        }
+    }
 }
 
 /// mlock and mlock2. More managed memory than half the budget is refused, as by the limit on locked memory.

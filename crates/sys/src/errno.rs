@@ -27,6 +27,7 @@ names! {
     NODEV = 19, "No such device (ENODEV).";
     ISDIR = 21, "Is a directory (EISDIR).";
     INVAL = 22, "Invalid argument (EINVAL).";
+    MFILE = 24, "Too many open files (EMFILE).";
     NOTTY = 25, "The descriptor does not know this ioctl (ENOTTY).";
     NOSPC = 28, "No space left (ENOSPC).";
     NOSYS = 38, "The kernel does not know this call (ENOSYS).";

@@ -315,6 +315,45 @@ pub fn read_link(path: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
     unsafe { call4(number::__NR_readlinkat, AT_FDCWD, name, place, buffer.len()) }
 }
 
+/// While it exists, and has been raised, this process may open as many files as its hard limit allows.
+pub struct MoreFiles(Option<[u64; 2]>);
+
+impl MoreFiles {
+    /// The limit as it is.
+    pub const fn not_yet() -> MoreFiles {
+        MoreFiles(None)
+    }
+    /// Raises it; false when it is raised already, or cannot be.
+    pub fn raise(&mut self) -> bool {
+        let mut limits = [0u64; 2];
+        let place = (&raw mut limits).expose_provenance();
+        // SAFETY: the buffer is valid for the call, and as large as struct rlimit64.
+        let known = unsafe { call4(number::__NR_prlimit64, 0, FILES, 0, place) };
+        let [soft, hard] = limits;
+        if self.0.is_some() || known.is_err() || soft >= hard || !limit_files([hard, hard]) {
+            return false;
+        }
+        self.0 = Some(limits);
+        true
+    }
+}
+
+impl Drop for MoreFiles {
+    fn drop(&mut self) {
+        if let Some(limits) = self.0 {
+            limit_files(limits);
+        }
+    }
+}
+
+/// RLIMIT_NOFILE.
+const FILES: usize = 7;
+
+fn limit_files(limits: [u64; 2]) -> bool {
+    // SAFETY: as large as struct rlimit64, and only read.
+    unsafe { call4(number::__NR_prlimit64, 0, FILES, (&raw const limits).expose_provenance(), 0) }.is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;

@@ -445,6 +445,8 @@ fn open_stores(kept: &mut Kept) -> bool {
     let thread = pager::THREAD.load(SeqCst);
     kept.store_count = 0;
     let own = OWN.iter().map(|fd| Fd(fd.load(SeqCst)));
+    // The program's table may be full, and these are there for a moment only.
+    let mut more = file::MoreFiles::not_yet();
     for fd in ancestors.iter().take(*count).copied().chain(own) {
         if fd == Fd::NONE {
             if !kept.keep(fd) {
@@ -455,15 +457,22 @@ fn open_stores(kept: &mut Kept) -> bool {
         let mut path = crate::say::Line::<128>::new();
         let _ = write!(path, "/proc/self/task/{thread}/fd/{}\0", fd.0);
         const READ_DIRECT_CLOEXEC: u32 = 0o40_000 | 0o2_000_000;
-        let opened = core::ffi::CStr::from_bytes_until_nul(path.as_bytes())
-            .map_err(|_| Errno::INVAL)
-            .and_then(|path| file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0)))
-            // Where /proc is not to be seen any more.
-            .or_else(|error| process::copy_descriptor_of_thread(thread, fd).map_err(|_| error));
+        let open = || {
+            core::ffi::CStr::from_bytes_until_nul(path.as_bytes())
+                .map_err(|_| Errno::INVAL)
+                .and_then(|path| file::open(path, READ_DIRECT_CLOEXEC, 0).or_else(|_| file::open(path, 0o2_000_000, 0)))
+                // Where /proc is not to be seen any more.
+                .or_else(|error| process::copy_descriptor_of_thread(thread, fd).map_err(|_| error))
+        };
+        let opened = open().or_else(|error| if error == Errno::MFILE && more.raise() { open() } else { Err(error) });
         match opened {
             Ok(fd) if kept.keep(fd) => {}
             Err(errno) => {
-                let why = if errno == Errno::ACCES { ": the program has given up its user's rights" } else { "" };
+                let why = match errno {
+                    Errno::ACCES => ": the program has given up its user's rights",
+                    Errno::MFILE => ": it has as many files open as it may; raise the limit (ulimit -n)",
+                    _ => "",
+                };
                 tell(format_args!(
                     "a store cannot be opened for a forked child (errno {}{why}); the child will not run",
                     errno.0

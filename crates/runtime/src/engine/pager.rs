@@ -126,6 +126,8 @@ fn engage() -> Result<(), Failure> {
     entry.acquire(session.ledger(), available(session.ledger(), entry.held_pages()));
     shard.set_limit(entry.held_pages());
     let regions = ENGINE.regions.lock();
+    // Before anything is registered: whoever has it would sleep in a fault on its stack, should that be paged, while nobody serves.
+    let held = crate::holds::freeze();
     if fork::forked() {
         shard.set_forked();
     }
@@ -137,7 +139,8 @@ fn engage() -> Result<(), Failure> {
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
         let _ = shard.manage(run);
     });
-    crate::holds::each(&mut |run| shard.hold(run, true));
+    held.each(&mut |run| shard.hold(run, true));
+    drop(held);
     wishes::each_usage(|run, usage| shard.set_usage(run, usage));
     volumes::engage(shard);
     // What was in RAM already may be more than was left: it is evicted down to the limit at once.
