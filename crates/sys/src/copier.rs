@@ -60,11 +60,9 @@ fn unprotect(inbox: &mut Inbox, whole: Run) {
     let mut attempt = 0;
     loop {
         match inbox.uffd.write_protect(whole.start.address(), whole.bytes(), false) {
-            Err(Errno::AGAIN) if attempt < 1000 => {
+            Err(Errno::AGAIN) if attempt < 200_000 => {
                 // Once it is known, whoever made the change goes on, and the kernel lets us.
-                if !inbox.wait_for_change(attempt) {
-                    crate::process::yield_now();
-                }
+                inbox.absorb_or_wait(attempt);
                 attempt += 1;
             }
             Err(_) if whole.pages > 1 => {

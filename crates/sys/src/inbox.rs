@@ -78,6 +78,16 @@ impl Inbox {
         attempt < 1000
     }
 
+    /// For what must be done whatever has changed: as [`Inbox::wait_for_change`], for somebody who goes on trying.
+    pub(crate) fn absorb_or_wait(&mut self, attempt: u32) {
+        self.absorb();
+        if attempt < 4 {
+            process::yield_now();
+        } else {
+            process::sleep_us(100);
+        }
+    }
+
     /// Repeats a call that fails as long as a mapping change waits for its message to be read; not when the pager has yet to hear
     /// of one.
     pub(crate) fn patiently(&mut self, call: impl Fn(&Uffd) -> Result<(), Errno>) -> Copied {
@@ -94,12 +104,12 @@ impl Inbox {
         Copied::Failed
     }
 
-    /// Maps zeros at a page of the pager's own and wakes who sleeps on it, whatever has changed.
+    /// Maps zeros at a page of the pager's own and wakes who sleeps on it, whatever has changed: as long as it takes somebody to
+    /// unmap all his memory, since whoever were woken without would ask for the same again.
     pub(crate) fn answer(&mut self, page: Page) {
-        for attempt in 0..1000 {
+        for attempt in 0..200_000 {
             match self.uffd.zero(page.address(), PAGE_BYTES) {
-                Err(Errno::AGAIN) if !self.wait_for_change(attempt) => process::yield_now(),
-                Err(Errno::AGAIN) => {}
+                Err(Errno::AGAIN) => self.absorb_or_wait(attempt),
                 _ => break,
             }
         }
