@@ -16,6 +16,11 @@ static __thread struct {
 	size_t bytes;
 } known_message __attribute__((tls_model("initial-exec")));
 
+/* Where the call reads from. A program may not have it read what it overwrites; where one does all the same, nothing of that is
+ * dropped.
+ */
+static __thread const char *reads __attribute__((tls_model("initial-exec")));
+
 static int worth_dropping(void)
 {
 	return joined && !self.depth && rank.drops();
@@ -101,8 +106,12 @@ static int certain(MPI_Comm comm, int *number, int *size)
 
 static void drop(void *buffer, long long from, long long count, size_t element)
 {
-	if (buffer && from >= 0 && count > 0 && (unsigned long long)count * element >= LEAST)
-		rank.overwritten((char *)buffer + (size_t)from * element, (size_t)count * element);
+	char *start = (char *)buffer + (size_t)from * element;
+	size_t bytes = (size_t)count * element;
+
+	if (!buffer || from < 0 || count <= 0 || bytes < LEAST || (reads >= start && reads < start + bytes))
+		return;
+	rank.overwritten(start, bytes);
 }
 
 /* One part after the other of each rank, but perhaps for this one's. */
@@ -134,10 +143,12 @@ static void drop_places(void *buffer, const int counts[], const int places[], MP
 	if (!certain(comm, &me, &size)) \
 		return
 #define UNUSED(name) (void)(name)
+#define READS(buffer) (reads = (buffer))
 
 static void drop_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(NULL);
 	if (me != root)
 		drop_parts(buffer, count, type, 1, -1);
 }
@@ -146,6 +157,7 @@ static void drop_Allgather(const void *from, int sent, MPI_Datatype sent_type, v
 			   MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(sent), UNUSED(sent_type);
 	drop_parts(buffer, count, type, size, from == MPI_IN_PLACE ? me : -1);
 }
@@ -154,6 +166,7 @@ static void drop_Allgatherv(const void *from, int sent, MPI_Datatype sent_type, 
 			    const int places[], MPI_Datatype type, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(sent), UNUSED(sent_type);
 	drop_places(buffer, counts, places, type, size, from == MPI_IN_PLACE ? me : -1);
 }
@@ -162,6 +175,7 @@ static void drop_Gather(const void *from, int sent, MPI_Datatype sent_type, void
 			int root, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(sent), UNUSED(sent_type);
 	if (me == root)
 		drop_parts(buffer, count, type, size, from == MPI_IN_PLACE ? me : -1);
@@ -171,6 +185,7 @@ static void drop_Gatherv(const void *from, int sent, MPI_Datatype sent_type, voi
 			 const int places[], MPI_Datatype type, int root, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(sent), UNUSED(sent_type);
 	if (me == root)
 		drop_places(buffer, counts, places, type, size, from == MPI_IN_PLACE ? me : -1);
@@ -180,7 +195,8 @@ static void drop_Scatter(const void *from, int sent, MPI_Datatype sent_type, voi
 			 int root, MPI_Comm comm)
 {
 	IN_COMM(comm);
-	UNUSED(from), UNUSED(sent), UNUSED(sent_type), UNUSED(root);
+	READS(from);
+	UNUSED(sent), UNUSED(sent_type), UNUSED(root);
 	if (buffer != MPI_IN_PLACE)
 		drop_parts(buffer, count, type, 1, -1);
 }
@@ -189,7 +205,8 @@ static void drop_Scatterv(const void *from, const int sent[], const int sent_pla
 			  int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	IN_COMM(comm);
-	UNUSED(from), UNUSED(sent), UNUSED(sent_places), UNUSED(sent_type), UNUSED(root);
+	READS(from);
+	UNUSED(sent), UNUSED(sent_places), UNUSED(sent_type), UNUSED(root);
 	if (buffer != MPI_IN_PLACE)
 		drop_parts(buffer, count, type, 1, -1);
 }
@@ -198,6 +215,7 @@ static void drop_Alltoall(const void *from, int sent, MPI_Datatype sent_type, vo
 			  MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(sent), UNUSED(sent_type);
 	if (from != MPI_IN_PLACE)
 		drop_parts(buffer, count, type, size, -1);
@@ -207,6 +225,7 @@ static void drop_Alltoallv(const void *from, const int sent[], const int sent_pl
 			   const int counts[], const int places[], MPI_Datatype type, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(sent), UNUSED(sent_places), UNUSED(sent_type);
 	if (from != MPI_IN_PLACE)
 		drop_places(buffer, counts, places, type, size, -1);
@@ -215,6 +234,7 @@ static void drop_Alltoallv(const void *from, const int sent[], const int sent_pl
 static void drop_Reduce(const void *from, void *buffer, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(op);
 	if (me == root && from != MPI_IN_PLACE)
 		drop_parts(buffer, count, type, 1, -1);
@@ -223,6 +243,7 @@ static void drop_Reduce(const void *from, void *buffer, int count, MPI_Datatype 
 static void drop_Allreduce(const void *from, void *buffer, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(op);
 	if (from != MPI_IN_PLACE)
 		drop_parts(buffer, count, type, 1, -1);
@@ -242,6 +263,7 @@ static void drop_Reduce_scatter(const void *from, void *buffer, const int counts
 				MPI_Comm comm)
 {
 	IN_COMM(comm);
+	READS(from);
 	UNUSED(op);
 	if (from != MPI_IN_PLACE)
 		drop_parts(buffer, counts[me], type, 1, -1);
@@ -277,8 +299,10 @@ static void drop_Mrecv(void *buffer, int count, MPI_Datatype type, MPI_Message *
 	size_t element, bytes = known_message.bytes;
 
 	UNUSED(status);
+	READS(NULL);
 	known_message.bytes = 0;
-	if (!bytes || !message || *message != known_message.message)
+	/* With threads, another one may have received that message, and its name be a new one's. */
+	if (!bytes || multiple || !message || *message != known_message.message)
 		return;
 	element = solid(type);
 	if (element && count > 0 && (size_t)count * element >= bytes)

@@ -60,10 +60,14 @@ impl Mpi {
         // UCX would put a handler of its own for SIGSEGV, and its own code into libc's functions that map memory.
         all.extend([("UCX_ERROR_SIGNALS", ""), ("UCX_MEM_EVENTS", "n")]);
         if usermode {
-            all.push(match self {
-                Mpi::Open => ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
-                Mpi::Mpich => ("UCX_TLS", "^cma"),
-            });
+            // Both may use UCX. Open MPI has them with shared memory, since its version 5 apart.
+            all.push(("UCX_TLS", "^cma"));
+            if self == Mpi::Open {
+                all.extend([
+                    ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+                    ("OMPI_MCA_smsc", "^cma,knem,xpmem"),
+                ]);
+            }
         }
         let unset = all.into_iter().filter(|(name, _)| variable(name).is_none());
         unset.map(|(name, value)| (name.into(), value.into())).collect()
@@ -116,6 +120,6 @@ mod tests {
         let names =
             |usermode| -> Vec<_> { Mpi::Open.variables(usermode, &set).into_iter().map(|(name, _)| name).collect() };
         assert_eq!(names(false), ["OMPI_MCA_mpi_yield_when_idle", "UCX_ERROR_SIGNALS"]);
-        assert_eq!(names(true).len(), 3);
+        assert_eq!(names(true).len(), 5);
     }
 }

@@ -244,16 +244,21 @@ impl<M: Machine> Shard<M> {
         true
     }
 
-    /// Gives up what a range has in a store, and nothing else: its pages there read as zeros from now on. The program has
-    /// them overwritten, and wants them when its next turn begins, if this one ends before.
-    pub fn drop_stored(&mut self, run: Run) {
+    /// Gives up what a range has in a store, and with `all` what it has in RAM: its pages read as zeros from now on. The program
+    /// has them overwritten, and wants them when its next turn begins, if this one ends before. What is in RAM is moved out first,
+    /// so that pages stay which a device may write to just now.
+    pub fn drop_stored(&mut self, run: Run, all: bool) {
         self.back.expect(run);
         for (block, part) in blocks(run) {
             if self.table.meta(block).is_none() {
                 continue;
             }
+            if all {
+                self.cool_part(part);
+            }
             for page in crate::table::pages(part) {
-                if self.table.word(page).state() == State::Stored {
+                let state = self.table.word(page).state();
+                if state == State::Stored || all && matches!(state, State::Cooling | State::Clean) {
                     self.let_go(Run { start: page, pages: 1 }, false);
                 }
             }

@@ -106,9 +106,14 @@ unsafe extern "C" fn parent() {
     let alone = ALONE.load(Relaxed);
     // See `engine::fork_prepare`.
     let failed = blocks::errno() != 0;
-    engine::fork_parent();
     // SAFETY: see `Kept`.
-    release(unsafe { (*KEPT.0.get()).take() });
+    let locks = unsafe { (*KEPT.0.get()).take() }.map(|(locks, holds, abi)| {
+        // Before the watcher is told of anything: it may be about to begin paging, and want to read these lists first.
+        drop((holds, abi));
+        locks
+    });
+    engine::fork_parent();
+    drop(locks);
     pool::fork_parent(failed);
     #[cfg(not(any(test, feature = "inside")))]
     if let Some(handler) = heap::seams::jemalloc_fork_handlers().parent.filter(|_| !alone) {

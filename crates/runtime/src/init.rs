@@ -54,7 +54,9 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     if config.engine() == ream_stats::Engine::UserMode {
         lending::begin();
         let threshold = usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX);
-        blocks::set_large_from(threshold.min(ream_heap::LARGE_BYTES));
+        // opendir's block, which libc itself has the kernel write to, is of 1 MiB and a header where a file system says so (NFS).
+        let large = if threshold == 1 << 20 { threshold + 4096 } else { threshold };
+        blocks::set_large_from(large.min(ream_heap::LARGE_BYTES));
         engine::forget(Kind::Small);
     }
     pages::want(config);

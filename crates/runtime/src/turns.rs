@@ -2,10 +2,9 @@
 //! otherwise. The rules are in `ream_stats::Turns`; here are the sleeps, and the functions that the libraries in `mpi/`
 //! call. They are for these alone (`mpi/turns.h`), and may be called by any thread.
 
-use crate::advice::advise;
 use crate::engine::seat::{ASIDE, POLLS, wake};
 use crate::maps::managed_parts;
-use crate::{engine, holds, identity, kernel};
+use crate::{engine, holds, identity};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use ream_page::{PAGE_BYTES, Run};
@@ -317,13 +316,8 @@ pub unsafe extern "C" fn ream_rank_overwritten(data: *const c_void, bytes: usize
         return;
     }
     let run = Run::covering(start, end - start);
-    managed_parts(run, engine::drop_stored);
-    if session.turns().anybody_waits() && !holds::any(run) {
-        managed_parts(run, |part| {
-            // SAFETY: the caller's promise: what was there is not read any more.
-            let _ = unsafe { advise(part.start.address(), part.bytes(), kernel::MADV_DONTNEED) };
-        });
-    }
+    let all = session.turns().anybody_waits() && !holds::any(run);
+    managed_parts(run, |part| engine::drop_stored(part, all));
 }
 
 /// This process is no rank any more: it ends.

@@ -43,8 +43,8 @@ pub enum Command {
     Aside,
     /// The rank's turn has begun.
     Turn,
-    /// Forget what a range has in a store.
-    DropStored(Run),
+    /// Forget what a range has in a store, and perhaps in RAM.
+    DropStored(Run, bool),
     /// Have the program's rights, which have changed, and no others.
     Follow,
 }

@@ -428,11 +428,11 @@ pub fn switch(begun: bool) {
     }
 }
 
-/// What a managed range has in the store is not needed any more; what it has in RAM stays.
+/// What a managed range has in the store is not needed any more, nor with `all` what it has in RAM.
 #[cfg(not(feature = "inside"))]
-pub fn drop_stored(run: Run) {
+pub fn drop_stored(run: Run, all: bool) {
     if run.pages > 0 && engaged() {
-        masked(|| ENGINE.mailbox.call(Command::DropStored(run)));
+        masked(|| ENGINE.mailbox.call(Command::DropStored(run, all)));
     }
 }
 

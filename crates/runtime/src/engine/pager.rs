@@ -402,8 +402,8 @@ impl Pager {
                 self.switching.turn(shard, process::now_us());
                 Progress::Done
             }
-            Command::DropStored(run) => {
-                shard.drop_stored(run);
+            Command::DropStored(run, all) => {
+                shard.drop_stored(run, all);
                 Progress::Done
             }
             Command::Follow => match follow::follow(shard.machine_mut()) {

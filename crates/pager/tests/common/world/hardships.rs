@@ -47,9 +47,12 @@ impl World {
 
     /// A call of MPI is going to overwrite a run, and others wait to compute.
     pub(super) fn overwrite(&mut self, run: Run) {
+        let all = self.random.one_in(2);
         self.give_up(run, |shard| {
-            shard.drop_stored(run);
-            shard.discard(run);
+            shard.drop_stored(run, all);
+            if !all {
+                shard.discard(run);
+            }
         });
     }
 
