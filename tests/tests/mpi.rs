@@ -1,7 +1,7 @@
 //! Ranks of MPI jobs that take turns, under both implementations: whatever ranks do to each other none waits for ever, and
 //! every rule and every way of switching comes to the result of a plain run.
 
-use ream_tests::mpi::{Case, Mpi, OVERDRAFT, Turns, dealt, each, lines};
+use ream_tests::mpi::{Case, Mpi, Turns, dealt, each, lines};
 use ream_tests::{Run, Scratch, ran, ream_binary};
 use std::path::Path;
 use std::process::Command;
@@ -65,18 +65,19 @@ fn places_follow_what_ranks_do() {
 fn work_inside_a_call() {
     each(|mpi| {
         let program = mpi.program("inside.c");
-        let arguments = ["64", "2"];
+        let arguments = ["32", "3"];
         let plain = mpi.job(4, None, &program, &arguments).finish();
         plain.exited(0);
         assert!(lines(&plain)[0].ends_with(" 0 wrong"), "{}", plain.describe());
-        let turns = Turns::new("96M", "1");
+        let turns = Turns::new("48M", "1");
         let outcome = turns.job(mpi, 4, &program, &arguments).finish();
         outcome.exited(0);
         assert_eq!(lines(&outcome), lines(&plain));
         let summary = turns.summary();
         let peak = summary.number("peak_resident");
-        // The children, too, may have so much when the machine is busy. (Before, a quarter of the budget.)
-        assert!(peak <= (96 << 20) + 3 * OVERDRAFT, "{peak} bytes with {} forks", summary.number("forks"));
+        // On a quiet machine it is the budget. On a busy one threads fill memory between the last eviction and the copy, and a
+        // child is charged with that: with half as much again at most.
+        assert!(peak <= (48 + 24) << 20, "{peak} bytes with {} forks", summary.number("forks"));
         assert!(summary.number("turns_in_calls") > 0, "no turn in a call: {} turns", summary.number("turns"));
         assert_eq!(summary.number("ranks_let_in"), 0);
     });
