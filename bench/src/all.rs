@@ -128,12 +128,13 @@ fn measure(options: &Options, commands: Commands, steps: &[Step], tlb: Tlb) -> R
         return ended.map(|()| 125);
     }
     write_reports(&out, &results)?;
-    let again = format!("{} {}", reports.ream.display(), again(options));
-    Ok(closing(&out, &results, steps.len(), &again))
+    let words =
+        [options.minutes, None].map(|minutes| format!("{} {}", reports.ream.display(), again(options, minutes)));
+    Ok(closing(&out, &results, steps.len(), words))
 }
 
-/// What is said at the end; the exit status.
-fn closing(out: &Path, results: &Results, steps: usize, again: &str) -> i32 {
+/// What is said at the end; the exit status. `again` asks for the same, within the same time or any.
+fn closing(out: &Path, results: &Results, steps: usize, [again, again_longer]: [String; 2]) -> i32 {
     println!("\n{}\n{}", out.join(PAGE).display(), out.join(FILE).display());
     if let Some(signal) = interrupt::signal().filter(|_| !results.finished) {
         let done = results.done.len();
@@ -146,7 +147,7 @@ fn closing(out: &Path, results: &Results, steps: usize, again: &str) -> i32 {
     let left = results.rows.iter().filter(|row| row.is_left_out()).count();
     if left > 0 {
         eprintln!(
-            "ream: bench: there was no time for {left} rows; {again} --resume --minutes N --out '{}' measures them, with a \
+            "ream: bench: there was no time for {left} rows; {again_longer} --resume --minutes N --out '{}' measures them, with a \
              larger N",
             out.display()
         );
@@ -192,7 +193,7 @@ fn begin(options: &Options, commands: &Commands, file: &Path) -> Result<Results,
     let there: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();
     let digest = machine::digest(&there)?;
     let settings = json!({
-        "scale": options.scale.name(), LIMIT: options.limit(), "only": options.only, "store": options.store, "with": options.with,
+        "scale": options.scale.name(), LIMIT: options.limit().map_or("none".to_owned(), |minutes| minutes.to_string()), "only": options.only, "store": options.store, "with": options.with,
         "rounds": options.rounds.map_or("as usual".to_owned(), |rounds| rounds.to_string()),
         "npb": options.suite.as_ref().map_or("none".to_owned(), |suite| suite.display().to_string()),
     });
@@ -327,19 +328,19 @@ fn left_out(step: &Step) -> Vec<Row> {
 
 /// The command that measures a step again.
 fn repeat(options: &Options, step: &str) -> String {
-    let options = Options { only: vec![step.to_owned()], anyway: false, minutes: None, ..options.clone() };
-    format!("ream {}", again(&options))
+    let options = Options { only: vec![step.to_owned()], anyway: false, ..options.clone() };
+    format!("ream {}", again(&options, None))
 }
 
-/// The words that ask for the same.
-fn again(options: &Options) -> String {
+/// The words that ask for the same, within this time if it is given.
+fn again(options: &Options, minutes: Option<f64>) -> String {
     let mut words = vec![format!("bench all --{}", options.scale.name())];
     words.extend(options.only.iter().map(|only| format!("--only '{only}'")));
     if options.store != Options::default().store {
         words.push(format!("--store '{}'", options.store.display()));
     }
     words.extend(options.rounds.map(|rounds| format!("--rounds {rounds}")));
-    words.extend(options.minutes.map(|minutes| format!("--minutes {minutes}")));
+    words.extend(minutes.map(|minutes| format!("--minutes {minutes}")));
     words.extend(options.with.iter().map(|with| format!("--with '{with}'")));
     words.extend(options.suite.as_ref().map(|suite| format!("--npb '{}'", suite.display())));
     words.extend(options.anyway.then(|| "--anyway".to_owned()));

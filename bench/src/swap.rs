@@ -25,6 +25,15 @@ fn create(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// Why a file of ours could not be made, and what to do.
+fn not_made(path: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::AlreadyExists => "; it is not this program's: remove it, or give another --store",
+        _ => "",
+    };
+    format!("{}: {error}{advice}", path.display())
+}
+
 /// What was set up, as written to the state file before it was.
 struct State {
     file: PathBuf,
@@ -128,7 +137,7 @@ impl Swap {
             group: root.join(format!("{STATE}-{}", std::process::id())),
             cluster: fs::read_to_string(CLUSTER).map_err(|error| format!("{CLUSTER}: {error}"))?.trim().to_owned(),
         };
-        state.save(&directory).map_err(|error| format!("{}: {error}", State::path(&directory).display()))?;
+        state.save(&directory).map_err(|error| not_made(&State::path(&directory), &error))?;
         // The cleaner waits for the end of its standard input, which ends with this process.
         let mut command = Command::new(worker);
         command.arg("clean-swap").arg(&directory).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
@@ -151,7 +160,7 @@ impl Swap {
             }
             file.sync_all()
         })();
-        written.map_err(|error| format!("{}: {error}", state.file.display()))?;
+        written.map_err(|error| not_made(&state.file, &error))?;
         run(tool("mkswap").arg(&state.file))?;
         run(tool("swapon").arg(&state.file))?;
         Ok(swap)

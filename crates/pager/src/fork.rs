@@ -10,8 +10,8 @@ use ream_sys::{Errno, Machine};
 const VAIN: u64 = 500_000;
 
 impl<M: Machine> Shard<M> {
-    /// Prepares a fork: evicts until at most `target` pages are held, or fewer do not get, then empties the staging area and waits for all
-    /// input and output. Call again after each batch of events until it is done; from then on until
+    /// Prepares a fork: evicts until at most `target` pages are held, or that gains nothing any more, then empties the staging
+    /// area and waits for all input and output. Call again after each batch of events until it is done; from then on until
     /// [`Shard::go_on`] nothing is evicted, and between calls only faults change anything.
     pub fn prepare_fork(&mut self, target: u64) -> Progress {
         self.preparing = true;

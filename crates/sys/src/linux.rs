@@ -224,9 +224,7 @@ impl LinuxMachine {
     fn end(&mut self, tag: u32, result: i32) {
         self.ended.push((tag, result));
     }
-}
 
-impl LinuxMachine {
     /// Ends a fault on a page of the pager's own, such as the doorbell's, where nobody else maps anything: whatever has changed
     /// elsewhere.
     pub fn answer(&mut self, page: Page) {

@@ -348,8 +348,7 @@ pub fn hold(run: Run, all: bool) {
 /// Touches a range's managed pages, or, where that is enough, those that have content which is not mapped.
 fn bring(run: Run, all: bool) {
     if !all {
-        let where_they_are = masked(|| ENGINE.mailbox.look(run));
-        let away = where_they_are.stored + where_they_are.staged;
+        let away = wishes::whereabouts(run).map_or(0, |found| found.stored + found.staged);
         if away == 0 {
             return;
         }
