@@ -17,6 +17,8 @@ const ONE_STREAM: u32 = 16384;
 /// Whole blocks between two probes of a sequential stream: whoever reads a little of every block faults no more often
 /// than whoever reads all of it, so now and then a few pages only are installed, to see where the next fault is.
 const PROBES: u32 = 32;
+/// Most mapped pages behind a probe's end that whoever reads everything reads before its next fault.
+const MAPPED: u64 = 64;
 /// Faults within which a stream counts as active.
 const ACTIVE: u64 = 64;
 /// How far a run's start may lie from the previous one's for the two to be one strided stream.
@@ -85,6 +87,8 @@ impl Plan {
 struct Stream {
     /// Fault that opened the current run.
     start: u64,
+    /// The run's last fault.
+    last: u64,
     /// First page after (before, when running down) what has been brought in.
     touch: u64,
     /// First page after (before) what has been asked for.
@@ -114,6 +118,7 @@ struct Stream {
 
 const UNUSED: Stream = Stream {
     start: 0,
+    last: 0,
     touch: 0,
     front: 0,
     extent: 0,
@@ -158,14 +163,22 @@ impl Streams {
         (self.window / (active.count() as u32).max(1)).min(ONE_STREAM)
     }
 
-    /// Takes note of a fault on an absent page (stored, read ahead, or never written) and says what to bring in.
-    pub fn fault(&mut self, page: u64) -> Plan {
+    /// Takes note of a fault on an absent page (stored, read ahead, or never written) and says what to bring in. `here` knows
+    /// of a page whether it is mapped: it may be read without a fault.
+    pub fn fault(&mut self, page: u64, here: impl Fn(u64) -> bool) -> Plan {
         self.clock += 1;
         let mut plan = Plan::single(page);
         let clock = self.clock;
         let window = self.window_of_each();
-        if let Some((index, stream)) = self.table.iter_mut().enumerate().find(|(_, stream)| stream.continues(page)) {
-            if stream.probe != 0 && page != stream.probe {
+        // A strided walk passes where streams stopped long ago, and beside where it passed itself: those do not go on with a
+        // page that it expects, and strided ones never.
+        let active = |stream: &Stream| clock - stream.used <= ACTIVE;
+        let expects = |stream: &Stream| active(stream) && stream.is_proved() && stream.strides_to(page).is_some();
+        let expected = self.table.iter().any(expects);
+        let goes_on = |stream: &Stream| stream.continues(page) && (active(stream) || !expected && stream.repeats == 0);
+        if let Some((index, stream)) = self.table.iter_mut().enumerate().find(|(_, stream)| goes_on(stream)) {
+            let skipped = page.wrapping_sub(stream.probe);
+            if stream.probe != 0 && !(skipped <= MAPPED && (stream.probe..page).all(here)) {
                 // It does not read everything: what it does read is learnt anew, from here on.
                 *stream = Stream { used: clock, ..Stream::opened(page) };
                 return plan;
@@ -184,25 +197,21 @@ impl Streams {
                 // A stream whose stride this is comes before one that is merely closer.
                 (stream.strides_to(page).is_none(), (page as i64 - stream.start as i64).abs())
             });
+        let mut opened = Stream { used: clock, ..Stream::opened(page) };
         if let Some((index, stream)) = near {
-            let delta = page as i64 - stream.start as i64;
             if let Some(strides) = stream.strides_to(page) {
                 stream.used = clock;
                 stream.strided(page, strides, window, &mut plan);
                 plan.stream = Some(index);
                 return plan;
             }
-            if stream.repeats < 3 {
-                // Remembered as a possible stride; a stream that has proved itself is not overwritten by a stray fault.
-                if stream.runs < 2 {
-                    let run = stream.run_length();
-                    *stream = Stream { stride: delta, run, used: clock, ..Stream::opened(page) };
-                    return plan;
-                }
+            if active(stream) {
+                // Remembered as a possible stride. The other may be a stream of its own that goes on, too.
+                (opened.stride, opened.run) = (page as i64 - stream.start as i64, stream.run_length());
             }
         }
         if let Some(oldest) = self.table.iter_mut().min_by_key(|stream| stream.used) {
-            *oldest = Stream { used: clock, ..Stream::opened(page) };
+            *oldest = opened;
         }
         plan
     }
@@ -235,15 +244,21 @@ impl Streams {
 
 impl Stream {
     fn opened(page: u64) -> Stream {
-        Stream { start: page, touch: page + 1, front: page + 1, extent: 1, ..UNUSED }
+        Stream { start: page, last: page, touch: page + 1, front: page + 1, extent: 1, ..UNUSED }
     }
 
     /// Pages of the current run so far.
     fn run_length(&self) -> u32 {
         match self.direction {
-            Direction::Up => self.touch.saturating_sub(self.start).clamp(1, 64) as u32,
+            // Whether what was brought in behind the last fault has been read is not known.
+            Direction::Up => (self.last.saturating_sub(self.start) + 1).min(64) as u32,
             Direction::Down => 1,
         }
+    }
+
+    /// Whether its stride has come again often enough.
+    fn is_proved(&self) -> bool {
+        self.repeats >= PROVED
     }
 
     /// Whether the fault is the stream's next, or one a little further on that skipped pages already in memory.
@@ -286,17 +301,27 @@ impl Stream {
         }
         self.runs += 1;
         self.extent = (self.extent * 4).min(LARGEST);
-        // A short extent must not reach the next run of a strided stream; a long one is believed more the longer it lasts.
-        let extents = if self.extent == LARGEST { 16 + (self.runs / 4).min(16) } else { 8 };
-        let ahead = (self.extent * extents).min(window);
+        // A short run must not reach the next one of a strided stream; a long one is believed more the longer it lasts.
+        let seen = (page.abs_diff(self.start) + 1).min(LARGEST as u64) as u32;
+        let ahead = match self.extent {
+            LARGEST => LARGEST * (16 + (self.runs / 4).min(16)),
+            extent => extent.min(seen) * 8,
+        };
+        let ahead = ahead.min(window);
+        self.last = page;
         match self.direction {
             Direction::Up => {
                 // To the next natural boundary of the extent, so that the large ones are whole blocks.
                 let end = align_down(page, self.extent) + self.extent as u64;
                 plan.demand = (page, (end - page) as u32);
-                if page == self.probe_at && self.probe_pages > 0 {
-                    (self.probed, self.probe) = (page, page + self.probe_pages as u64);
-                    plan.probe = self.probe_pages;
+                if self.probe_pages > 0 && page >= self.probe_at && page < self.probe_at + LARGEST as u64 {
+                    // Whoever reads here and there need not begin with the block's first page.
+                    let first = self.probe_at + self.probe_pages as u64;
+                    let until = if page < first { first } else { page + self.probe_pages as u64 };
+                    if until < end {
+                        (self.probed, self.probe) = (page, until);
+                        plan.probe = (until - page) as u32;
+                    }
                 }
                 if page >= self.probe_at {
                     self.probe_pages = 0;
@@ -361,7 +386,7 @@ impl Stream {
         let fresh = self.repeats == 1;
         plan.demand = (page, run);
         self.window = if fresh { 2 } else { (self.window * 2).min(RUNS).min(window / run).max(1) };
-        if self.repeats >= PROVED {
+        if self.is_proved() {
             plan.follow = ((self.window / 3).min(LARGEST / run), self.stride);
         }
         // `front` counts, for a strided stream, the start of the next run to ask for.
@@ -381,6 +406,7 @@ impl Stream {
         let front = next.max(0) as u64;
         *self = Stream {
             start: page,
+            last: page + run as u64 - 1,
             touch: page + run as u64,
             front,
             extent: 1,
@@ -397,168 +423,4 @@ fn align_down(page: u64, extent: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-    use std::collections::BTreeMap;
-
-    /// Replays touches of pages, all absent at first, and counts faults and pages asked for but never touched.
-    fn replay(touches: impl Iterator<Item = u64>) -> (usize, usize, u32) {
-        let mut streams = Streams::new(4096);
-        let mut here: BTreeMap<u64, bool> = BTreeMap::new();
-        let mut ahead: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-        let (mut faults, mut largest) = (0, 0);
-        for page in touches {
-            if let Some(touched) = here.get_mut(&page) {
-                *touched = true;
-                continue;
-            }
-            faults += 1;
-            let plan = streams.fault(page);
-            let (start, pages) = plan.demand;
-            assert!(page >= start && page < start + pages as u64, "the demand misses the page");
-            largest = largest.max(pages);
-            let staged = ahead.contains_key(&page);
-            if !staged {
-                streams.forget_probe(&plan);
-            }
-            let (start, pages) = if staged && plan.probe > 0 { (page, plan.probe) } else { plan.demand };
-            for page in (start..start + pages as u64).filter(|page| !staged || ahead.contains_key(page)) {
-                here.entry(page).or_insert(false);
-            }
-            here.insert(page, true);
-            for run in 1..=plan.follow.0 as i64 {
-                let next = page.checked_add_signed(plan.follow.1 * run).unwrap();
-                let Some((start, pages)) = ahead.get(&next).copied() else { break };
-                for page in start..start + pages as u64 {
-                    here.entry(page).or_insert(false);
-                }
-            }
-            for (start, pages) in plan.ahead() {
-                for page in *start..start + *pages as u64 {
-                    ahead.insert(page, (*start, *pages));
-                }
-            }
-        }
-        let unread = ahead.keys().filter(|page| !here.contains_key(page)).count();
-        let wasted = here.values().filter(|touched| !**touched).count();
-        (faults, wasted + unread, largest)
-    }
-
-    #[test]
-    fn sequential_grows_to_whole_blocks() {
-        let (faults, wasted, largest) = replay(10_000..110_000);
-        assert_eq!(largest, 512);
-        assert!(faults < 100_000 / 512 + 20, "{faults} faults");
-        assert!(wasted <= 4096 + 1024, "{wasted} pages wasted");
-    }
-
-    #[test]
-    fn reverse_grows_as_well() {
-        let (faults, wasted, largest) = replay((10_000..110_000).rev());
-        assert_eq!(largest, 512);
-        assert!(faults < 100_000 / 512 + 20, "{faults} faults");
-        assert!(wasted <= 4096 + 1024, "{wasted} pages wasted");
-    }
-
-    #[test]
-    fn random_moves_single_pages() {
-        let mut seed = 7u64;
-        let touches = (0..20_000).map(move |_| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            1_000_000 + seed % 1_000_000
-        });
-        let (_, wasted, _) = replay(touches);
-        assert!(wasted < 1_000, "{wasted} pages wasted");
-    }
-
-    #[test]
-    fn strides_are_followed() {
-        for stride in [16i64, 64, -16] {
-            let base = 1_000_000i64;
-            let mut streams = Streams::new(4096);
-            let mut asked = std::collections::BTreeSet::new();
-            let mut missed = 0;
-            for step in 0..1000 {
-                let page = (base + step * stride) as u64;
-                if !asked.contains(&page) {
-                    missed += 1;
-                }
-                let plan = streams.fault(page);
-                for (start, pages) in plan.ahead() {
-                    assert_eq!(*pages, 1);
-                    asked.insert(*start);
-                }
-            }
-            assert!(missed < 6, "stride {stride}: {missed} not foreseen");
-        }
-    }
-
-    #[test]
-    fn strided_runs_of_several_pages() {
-        let touches = (0..500u64).flat_map(|run| (0..4u64).map(move |page| 1_000_000 + run * 64 + page));
-        let (faults, wasted, _) = replay(touches);
-        assert!(faults < 100, "{faults} faults for 500 runs");
-        assert!(wasted < (RUNS as usize + 32) * 4, "{wasted} pages wasted");
-    }
-
-    /// A reader of whole blocks that comes to read 4 of every 64 pages is found out.
-    #[test]
-    fn a_stream_that_skips_is_probed_and_shrinks() {
-        let mut streams = Streams::new(8192);
-        let mut here = std::collections::BTreeSet::new();
-        let mut read = std::collections::BTreeSet::new();
-        let mut asked = 0;
-        let touches =
-            (0..100_000u64).chain((0..8000u64).flat_map(|run| (0..4).map(move |page| 102_400 + run * 64 + page)));
-        for page in touches {
-            if page == 102_400 + 4000 * 64 {
-                asked = read.len();
-            }
-            if here.contains(&page) {
-                continue;
-            }
-            let plan = streams.fault(page);
-            let whole = !read.contains(&page);
-            if whole {
-                streams.forget_probe(&plan);
-            }
-            let (start, pages) = if plan.probe > 0 && !whole { (page, plan.probe) } else { plan.demand };
-            here.extend(start..start + pages as u64);
-            read.extend(start..start + pages as u64);
-            for (start, pages) in plan.ahead() {
-                read.extend(*start..*start + *pages as u64);
-            }
-        }
-        let second_half = read.len() - asked;
-        assert!(second_half < 4000 * 4 + 2000, "{second_half} pages read for 16000");
-    }
-
-    #[test]
-    fn what_was_taken_back_is_asked_for_again() {
-        for down in [false, true] {
-            let mut streams = Streams::new(4096);
-            let page = |step: u64| if down { 100_000 - step } else { 100_000 + step };
-            let plan = (0..40).map(|step| streams.fault(page(step))).find(|plan| plan.ahead_len >= 3).unwrap();
-            let (start, pages) = plan.ahead()[1];
-            streams.take_back(&plan, 1);
-            let (at, count) = plan.demand;
-            let again = streams.fault(if down { at - 1 } else { at + count as u64 });
-            let lost = if down { start + pages as u64 - 1 } else { start };
-            let mut extents = again.ahead().iter().chain(core::iter::once(&again.demand));
-            let covered = extents.any(|(start, pages)| (*start..*start + *pages as u64).contains(&lost));
-            assert!(covered, "down: {down}; {lost} is lost: {again:?}");
-        }
-    }
-
-    #[test]
-    fn four_interleaved_streams() {
-        let touches = (0..40_000u64).flat_map(|step| (0..4u64).map(move |s| 1_000_000 + s * 1_000_000 + step));
-        let (faults, wasted, largest) = replay(touches);
-        assert_eq!(largest, 512);
-        assert!(faults < 4 * (40_000 / 512 + 20), "{faults} faults");
-        assert!(wasted < 4 * 5200, "{wasted} pages wasted");
-    }
-}
+mod tests;
