@@ -83,6 +83,12 @@ fn as_many_files_are_open_as_may_be() {
     Case::new("c/fork_files.c", &["192"], 64).compare();
 }
 
+/// What was unmapped without a word to Ream cannot be registered for a child: the rest can.
+#[test]
+fn what_was_unmapped_behind_our_back_is_not_the_childs() {
+    Case::new("c/fork_holes.c", &["192"], 64).compare();
+}
+
 /// A child that allocates where its parent was just giving memory back finds zeros there, as calloc promises.
 #[test]
 fn what_is_freed_during_a_fork_is_not_found_again() {

@@ -10,9 +10,9 @@ use crate::failure::{Failure, reason};
 use crate::settings::{Given, Settings, Source};
 use files::Place;
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Where the mark lies: the header's `e_flags`, which neither the kernel nor ld.so reads on x86-64 and arm64.
@@ -103,9 +103,13 @@ impl Program {
         let shown = name.to_string_lossy().into_owned();
         let fail = |error: io::Error| Failure::new(format!("{shown}: {}; name a program's file", reason(&error)));
         let path = std::fs::canonicalize(name).map_err(fail)?;
-        let file = File::open(&path).map_err(fail)?;
-        let metadata = file.metadata().map_err(fail)?;
         let refuse = |why: &str| Err(Failure::new(format!("{shown}: {why}")));
+        let Some(place) = Place::held(&path).map_err(fail)? else {
+            return refuse("its name cannot be extended; give it a shorter one");
+        };
+        let open = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&place.path);
+        let file = open.map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
         if !metadata.is_file() {
             return refuse("not a file; name a program's file");
         }
@@ -119,7 +123,6 @@ impl Program {
             return refuse("not an executable ELF program of this machine; mark the program that runs it");
         }
         let mark = read(&file).map_err(fail)?;
-        let Some(place) = Place::of(&path) else { return refuse("its name cannot be extended; give it a shorter one") };
         Ok(Program { name: shown, place, file, metadata, mark })
     }
 

@@ -7,7 +7,7 @@ mod files;
 mod signals;
 pub mod trace;
 
-pub use files::{copy_attributes, exchange_files, name_file, nameless_file, program_in_memory, seal};
+pub use files::{copy_attributes, directory, exchange_files, name_file, nameless_file, program_in_memory, seal};
 pub use signals::end_signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;

@@ -175,7 +175,7 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    fn back_to_store(&mut self, page: Page, frame: Frame) {
+    pub(crate) fn back_to_store(&mut self, page: Page, frame: Frame) {
         match self.frames.info(frame).slot() {
             Some((slot, store)) => self.step(page, Step::Drop(slot, store)),
             None => self.fail(Fatal::Internal("a clean page has no slot")),

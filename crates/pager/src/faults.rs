@@ -35,7 +35,7 @@ impl<M: Machine> Shard<M> {
                 if !self.frames.info(frame).wanted() {
                     self.want(frame);
                     self.counters.ahead_hits.add_alone(1);
-                    let plan = self.streams.fault(page.0);
+                    let plan = self.streamed(page);
                     // All of it is installed when it arrives.
                     self.streams.forget_probe(&plan);
                     self.follow_plan(&plan);
@@ -43,9 +43,16 @@ impl<M: Machine> Shard<M> {
             }
             State::Ahead => {
                 self.counters.ahead_hits.add_alone(1);
-                let plan = self.streams.fault(page.0);
-                self.install_ahead(page, &plan);
-                self.follow_plan(&plan);
+                let plan = self.streamed(page);
+                if self.machine.follows() {
+                    // It goes on in place of this thread, so all of it is there before.
+                    self.install_following(&plan);
+                    self.install_ahead(page, &plan);
+                    self.read_following(&plan);
+                } else {
+                    self.install_ahead(page, &plan);
+                    self.follow_plan(&plan);
+                }
             }
             State::Cooling | State::Clean => self.rescue(page),
             State::Writing => self.copy_back(page),
@@ -71,7 +78,7 @@ impl<M: Machine> Shard<M> {
 
     /// A page that was never written, or holds zeros.
     fn fill(&mut self, page: Page, write: bool, thread: u32) {
-        let plan = self.touches.fault(page.0);
+        let plan = self.touched(page);
         let block = page.block();
         self.turn_to_block(block, thread);
         if plan.demand.1 == BLOCK_PAGES && self.free_pages() > BLOCK_PAGES as u64 + 64 {
@@ -94,8 +101,9 @@ impl<M: Machine> Shard<M> {
         let (start, pages) = self.run_of(page, plan.demand, |state| state == State::Zero);
         // Around the page, no more than a fault should take.
         let offset = (page.0 - start.0) as u32;
-        let skip = offset - offset % FILL;
-        let mut run = (start.plus(skip), (pages - skip).min(FILL));
+        let most = if self.quiet { 1 } else { FILL };
+        let skip = offset - offset % most;
+        let mut run = (start.plus(skip), (pages - skip).min(most));
         let mut frame = self.obtain(run.1);
         if frame.is_none() && run.1 > 1 {
             run = (page, 1);
@@ -115,6 +123,18 @@ impl<M: Machine> Shard<M> {
         self.settle_node(block);
     }
 
+    /// Adds a fault to the history of those that read.
+    fn streamed(&mut self, page: Page) -> Plan {
+        let table = &self.table;
+        self.streams.fault(page.0, |page| table.word(Page(page)).state() == State::Resident)
+    }
+
+    /// Adds one to the history of those that fill or rescue.
+    fn touched(&mut self, page: Page) -> Plan {
+        let table = &self.table;
+        self.touches.fault(page.0, |page| table.word(Page(page)).state() == State::Resident)
+    }
+
     /// The longest run around `page`, inside `extent` and the page's block, whose states all pass.
     pub(crate) fn run_of(&self, page: Page, extent: (u64, u32), pass: impl Fn(State) -> bool) -> (Page, u32) {
         let limits = page.block().run().and(Run { start: Page(extent.0), pages: extent.1 as u64 });
@@ -129,7 +149,7 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Where the store has this page's content, or an older one.
-    fn place_of(&self, page: Page) -> Option<(Slot, StoreId)> {
+    pub fn place_of(&self, page: Page) -> Option<(Slot, StoreId)> {
         let word = self.table.word(page);
         match word.state() {
             State::Stored | State::Resident => word.slot(),
@@ -221,8 +241,8 @@ impl<M: Machine> Shard<M> {
             self.shortage.read_again(hot);
             self.put(page, word, word.with_hot(hot));
         }
-        let single = again || usage == Usage::Random;
-        let plan = if single { ream_policy::Plan::single(page.0) } else { self.streams.fault(page.0) };
+        let single = again || usage == Usage::Random || self.quiet;
+        let plan = if single { ream_policy::Plan::single(page.0) } else { self.streamed(page) };
         // All of the demand is installed when it arrives.
         self.streams.forget_probe(&plan);
         let around = plan.demand.1 == 1 && !single && self.shortage.is_slight();
@@ -275,19 +295,33 @@ impl<M: Machine> Shard<M> {
         let extent = Run { start: Page(start), pages: pages as u64 };
         let is_ahead = |state| state == State::Ahead;
         self.installing();
-        let run = self.staged_run(page, extent, is_ahead);
-        self.install_and_wake(run);
+        let follows = self.machine.follows();
+        if !follows {
+            let run = self.staged_run(page, extent, is_ahead);
+            self.install_and_wake(run);
+        }
+        let first = self.staged_run(page, extent, is_ahead);
+        let is_first = |next: Page| follows && next.0 >= first.1.0 && next.0 < first.1.0 + first.2 as u64;
         for next in crate::table::pages(extent.and(page.block().run())) {
-            if self.table.word(next).state() == State::Ahead {
+            if self.table.word(next).state() == State::Ahead && !is_first(next) {
                 let run = self.staged_run(next, extent, is_ahead);
                 self.install_and_wake(run);
             }
+        }
+        if follows {
+            self.install_and_wake(first);
         }
         self.has_installed();
     }
 
     /// Installs what else has arrived of a stream that has proved itself, and reads what it wants next.
     fn follow_plan(&mut self, plan: &Plan) {
+        self.install_following(plan);
+        self.read_following(plan);
+    }
+
+    /// The first of these.
+    fn install_following(&mut self, plan: &Plan) {
         let (runs, distance) = plan.follow;
         if runs > 0 {
             self.installing();
@@ -302,6 +336,10 @@ impl<M: Machine> Shard<M> {
             self.install_and_wake(run);
         }
         self.has_installed();
+    }
+
+    /// The second.
+    fn read_following(&mut self, plan: &Plan) {
         if self.fetch != Fetch::Lazy && !self.quiet {
             self.read_ahead(plan);
         }
@@ -411,7 +449,7 @@ impl<M: Machine> Shard<M> {
     /// A page that was moved out and is touched before its frame is given up: it comes back for the price of a move.
     fn rescue(&mut self, page: Page) {
         self.counters.rescues.add_alone(1);
-        let plan = self.touches.fault(page.0);
+        let plan = self.touched(page);
         let mut whole = plan.in_stream;
         if let Some(meta) = self.table.meta_mut(page.block()) {
             *meta.rescued() += 1;

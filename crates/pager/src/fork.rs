@@ -2,6 +2,7 @@
 //! goes on with its copy of the table, a machine of its own, and its parent's store to read.
 
 use crate::shard::{Progress, Shard};
+use crate::table::{blocks, pages};
 use ream_page::{Page, Run, State, StoreId, Word};
 use ream_sys::{Errno, Machine};
 
@@ -53,6 +54,11 @@ impl<M: Machine> Shard<M> {
         }
         self.limit = keep;
         Progress::Done
+    }
+
+    /// Whether nothing is evicted any more, since a fork is about to happen: a page that comes in now stays until then.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     fn evictable(&self) -> bool {
@@ -224,8 +230,35 @@ impl<M: Machine> Shard<M> {
         Ok(())
     }
 
-    /// In the child: registers a range with its own machine. Nothing is learnt anew.
+    /// In the child: registers a range with its own machine. Nothing is learnt anew. Where the program has unmapped parts
+    /// of it by itself, the rest.
     pub fn register_again(&mut self, run: Run) -> Result<(), Errno> {
-        self.machine.register(run)
+        if self.machine.register(run).is_ok() {
+            return Ok(());
+        }
+        let mut part = Run { start: run.start, pages: 0 };
+        for (block, within) in blocks(run) {
+            if self.table.all_zero(block) {
+                part = self.register_before(part, within)?;
+            } else if self.table.meta(block).is_some() {
+                for page in pages(within) {
+                    if self.manages(page) {
+                        part = self.register_before(part, Run { start: page, pages: 1 })?;
+                    }
+                }
+            }
+        }
+        self.register_before(part, Run { start: run.end(), pages: 0 }).map(|_| ())
+    }
+
+    /// The part with what comes next, or that alone where it does not follow: then the part is registered.
+    fn register_before(&mut self, part: Run, next: Run) -> Result<Run, Errno> {
+        if next.pages > 0 && part.end() == next.start {
+            return Ok(Run { start: part.start, pages: part.pages + next.pages });
+        }
+        if part.pages > 0 {
+            self.machine.register(part)?;
+        }
+        Ok(next)
     }
 }

@@ -214,7 +214,9 @@ impl<M: Machine> Shard<M> {
         // Short, interrupted or failed: what is missing is tried again before anybody hears of it.
         self.counters.io_retries.add_alone(1);
         let passing = result == EINTR || result == EAGAIN || got > 0;
-        if passing || op.retries < RETRIES && result != ENOSPC && result != EDQUOT {
+        // A read of several pages is not: each is asked for by itself once somebody waits for it.
+        let tries = if op.kind == READ && missing > 1 { 0 } else { RETRIES };
+        if passing || op.retries < tries && result != ENOSPC && result != EDQUOT {
             if let Some(place) = self.ops.get_mut(tag as usize) {
                 place.done += got;
                 place.retries += !passing as u32;
@@ -230,7 +232,30 @@ impl<M: Machine> Shard<M> {
             return;
         }
         let errno = Errno(if result < 0 { result.unsigned_abs() as u16 } else { 5 });
-        if op.kind == READ { self.fail(Fatal::Read(errno)) } else { self.write_failed(tag, &op, errno) }
+        if op.kind == READ { self.read_failed(tag, op, errno) } else { self.write_failed(tag, &op, errno) }
+    }
+
+    /// A read failed for good. What came before its error has been read; of the rest only a page that a thread waits for
+    /// and that was asked for by itself is the end: the others remain in the store, and are asked for one by one.
+    fn read_failed(&mut self, tag: u32, op: Op, errno: Errno) {
+        let first = Frame(op.parts[0].0);
+        for index in op.done..op.pages {
+            let at = first.plus(index);
+            self.frames.update(at, |info| info.set_io(false));
+            let info = self.frames.info(at);
+            if info.wanted() && !info.detached() && op.pages == 1 {
+                return self.fail(Fatal::Read(errno));
+            }
+            self.wanted -= info.wanted() as u64;
+            if !info.detached() {
+                self.back_to_store(info.page(), at);
+                if info.wanted() {
+                    self.postpone_as(info.page(), false, 0, true);
+                }
+            }
+            self.free_frames(at, 1);
+        }
+        self.read_done(tag, &Op { pages: op.done, ..op });
     }
 
     fn read_done(&mut self, tag: u32, op: &Op) {

@@ -10,7 +10,7 @@ mod sequences;
 use common::ops::{Kind, Op, fuzz, play};
 use common::world::World;
 use ream_page::{Run, State};
-use ream_pager::{Fetch, Progress, Usage};
+use ream_pager::{Fatal, Fetch, Progress, Usage};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: not a number")))
@@ -249,6 +249,29 @@ fn what_a_turn_had_comes_back_with_the_next() {
         assert!(world.apply(Op::Switch(false, false)));
         assert!(world.shard.noted() >= resident, "{} of {resident} noted", world.shard.noted());
         world.finish();
+    }
+}
+
+/// Read-ahead and demands of several pages meet the bad place again and again.
+#[test]
+fn a_bad_place_of_the_store_ends_the_program_only_when_its_page_is_needed() {
+    for seed in 1..9 {
+        let ops = [Op::Map(0, 2900), Op::Walk(0, 0, 2900, 1, true), Op::Walk(0, 0, 2900, 1, false)];
+        let mut world = lived(seed, 1500, [Fetch::Auto, Fetch::Aggressive][seed as usize % 2], &ops);
+        let run = world.run_of(0);
+        let is_stored = |page: &u16| {
+            let page = Run { start: run.start.plus(*page as u32), pages: 1 };
+            world.shard.whereabouts(page).stored == 1
+        };
+        let bad = (200..1400).find(is_stored).expect("a page in the store");
+        let (slot, _) = world.shard.place_of(run.start.plus(bad as u32)).expect("its slot");
+        assert!(world.apply(Op::Spoil(slot.0 as u16, 1)));
+        let before = world.shard.machine().counts().failed_io;
+        assert!(world.apply(Op::Walk(0, 0, bad, 1, false)), "seed {seed}: stopped before page {bad}");
+        assert!(world.apply(Op::Walk(0, bad + 1, 2899 - bad, 1, false)), "seed {seed}: stopped after page {bad}");
+        assert!(world.shard.machine().counts().failed_io > before, "seed {seed}: nothing met the bad place");
+        assert!(!world.apply(Op::Walk(0, bad, 1, 1, false)), "seed {seed}: page {bad} was served");
+        assert!(matches!(world.shard.fatal(), Some(Fatal::Read(_))));
     }
 }
 

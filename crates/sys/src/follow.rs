@@ -47,6 +47,8 @@ const LONG: u32 = 7;
 /// soon, up to the longest.
 const REST: u64 = 20_000;
 const LONGEST_REST: u64 = 1_280_000;
+/// Turns of the pager in a row that begin with what a thread that was woken asks for.
+const TURNS: u32 = 8;
 const STACK_BYTES: usize = 64 << 10;
 
 /// What pager and guard share.
@@ -82,6 +84,13 @@ pub(crate) struct Follower {
     last: Option<(u32, Fd)>,
     post: Shared<Post>,
     guard: Option<Thread>,
+    /// Whether it gives way now.
+    giving: bool,
+    /// Whether it did since it was asked last, and how often in a row the answer was yes.
+    woken: bool,
+    turns: u32,
+    /// Whether it does so until [`Follower::take_back`], and not for each wake by itself: that costs two calls.
+    batches: bool,
     /// Nobody is followed before this time; and how long the last rest was.
     rest_until: u64,
     rest: u64,
@@ -89,7 +98,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// For the calling thread. `signs`: descriptors that are readable when something waits for it.
-    pub(crate) fn new(signs: [Fd; 2]) -> Result<Follower, Errno> {
+    pub(crate) fn new(signs: [Fd; 2], batches: bool) -> Result<Follower, Errno> {
         let allowed = process::processors()?;
         for (index, word) in ALLOWED.iter().enumerate() {
             word.store(allowed.word(index), Ordering::Relaxed);
@@ -98,10 +107,23 @@ impl Follower {
         for (place, sign) in post.signs.iter().zip(signs) {
             place.store(sign.0, Ordering::Relaxed);
         }
-        Ok(Follower { allowed, now: None, last: None, post, guard: None, rest_until: 0, rest: 0 })
+        Ok(Follower {
+            allowed,
+            now: None,
+            last: None,
+            post,
+            guard: None,
+            giving: false,
+            woken: false,
+            turns: 0,
+            batches,
+            rest_until: 0,
+            rest: 0,
+        })
     }
 
     pub(crate) fn follow(&mut self, thread: Option<u32>) {
+        self.take_back();
         let wanted = thread.filter(|_| process::now_us() >= self.rest_until);
         let wanted = wanted.and_then(|thread| self.processor_of(thread));
         let wanted = wanted.filter(|processor| self.allowed.contains(*processor));
@@ -123,20 +145,44 @@ impl Follower {
         }
     }
 
+    /// Whether it is kept on a thread's processor.
+    pub(crate) fn follows(&self) -> bool {
+        self.now.is_some()
+    }
+
     /// Carries out what wakes the followed thread, in a way that it goes on where it was.
     pub(crate) fn waking<T>(&mut self, wake: impl FnOnce() -> T) -> T {
         let post = &*self.post;
-        if self.now.is_none() || post.able.load(Ordering::Relaxed) != ABLE {
-            return wake();
+        if !self.giving && self.now.is_some() && post.able.load(Ordering::Relaxed) == ABLE {
+            post.turns.fetch_add(1, Ordering::SeqCst);
+            if post.asleep.swap(0, Ordering::SeqCst) != 0 {
+                futex::wake(&post.asleep, 1, Scope::Private);
+            }
+            let _ = process::give_way(0, true, post.nice.load(Ordering::Relaxed));
+            self.giving = true;
         }
-        post.turns.fetch_add(1, Ordering::SeqCst);
-        if post.asleep.swap(0, Ordering::SeqCst) != 0 {
-            futex::wake(&post.asleep, 1, Scope::Private);
-        }
-        let nice = post.nice.load(Ordering::Relaxed);
-        let _ = process::give_way(0, true, nice);
         let outcome = wake();
-        let _ = process::give_way(0, false, nice);
+        self.woken = self.giving;
+        if !self.batches {
+            self.take_back();
+        }
+        outcome
+    }
+
+    /// Whether it has given way to somebody since this was asked last. Not always, so that other things are looked at, too.
+    pub(crate) fn has_woken(&mut self) -> bool {
+        let woken = core::mem::take(&mut self.woken) && self.turns < TURNS;
+        self.turns = if woken { self.turns + 1 } else { 0 };
+        woken
+    }
+
+    /// Gives way no longer: before anything that inherits the policy is begun, as the kernel's threads for I/O do.
+    pub(crate) fn take_back(&mut self) {
+        if !core::mem::take(&mut self.giving) {
+            return;
+        }
+        let post = &*self.post;
+        let _ = process::give_way(0, false, post.nice.load(Ordering::Relaxed));
         post.turns.fetch_add(1, Ordering::SeqCst);
         if post.stepped_in.swap(0, Ordering::SeqCst) != 0 {
             let now = process::now_us();
@@ -146,11 +192,11 @@ impl Follower {
             self.now = None;
             let _ = process::set_processors(&self.allowed);
         }
-        outcome
     }
 
     /// Follows nobody from now on and ends the guard; both begin anew with the next thread to be followed.
     pub(crate) fn rest(&mut self) {
+        self.take_back();
         if let Some(guard) = self.guard.take() {
             let post = &*self.post;
             post.quit.store(1, Ordering::SeqCst);
@@ -260,7 +306,7 @@ mod tests {
         if news {
             assert_eq!(file::write(sign, &1u64.to_ne_bytes()), Ok(8));
         }
-        let mut follower = Follower::new([sign, Fd::NONE]).unwrap();
+        let mut follower = Follower::new([sign, Fd::NONE], false).unwrap();
         follower.follow(Some(process::thread_id()));
         let able = loop {
             match follower.post.able.load(Ordering::SeqCst) {

@@ -1,6 +1,7 @@
 //! The real machine: userfaultfd, a staging area, io_uring.
 //! Made, used and dropped by one pager thread, in that thread's own descriptor table.
 
+mod awake;
 mod completions;
 mod layered;
 mod servers;
@@ -29,6 +30,7 @@ use crate::tiers::{Below, Inheritance, Tiers};
 use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
+use awake::Awake;
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId, VOLUMES};
 
 /// What a machine is made of.
@@ -84,6 +86,8 @@ const KIND: u64 = 0xff << 32;
 /// Ends of transfers that one poll reports, and bytes after which it stops: a device with nothing to do idles meanwhile.
 const PORTION: usize = 4;
 const PORTION_BYTES: u32 = 1 << 20;
+/// The same while whoever is woken runs in place of the pager: what has arrived is there before.
+const PORTION_FOLLOWING: usize = 32;
 
 /// Stores a process can read: its own and those of 255 ancestors.
 const STORES: usize = 256;
@@ -122,6 +126,7 @@ pub struct LinuxMachine {
     reserved: [u32; VOLUMES],
     watching_messages: bool,
     watching_helper: bool,
+    awake: Awake,
 }
 
 impl LinuxMachine {
@@ -156,7 +161,8 @@ impl LinuxMachine {
             inbox: Inbox::new(uffd).map_err(fail("map the message queue"))?,
             pagemap: Pagemap::open(config.ask).map_err(fail("open /proc/self/pagemap"))?,
             helper: Helper::new().map_err(fail("prepare the helper thread"))?,
-            follower: Follower::new([uffd_fd, io.descriptor()]).map_err(fail("read the processor mask"))?,
+            follower: Follower::new([uffd_fd, io.descriptor()], config.uring)
+                .map_err(fail("read the processor mask"))?,
             io,
             key: config.key,
             loans: config.loans,
@@ -173,6 +179,7 @@ impl LinuxMachine {
             reserved: [0; VOLUMES],
             watching_messages: false,
             watching_helper: false,
+            awake: Awake::default(),
             memory: if config.move_pages { None } else { Some(open_memory(config.ask)?) },
         })
     }
@@ -223,6 +230,11 @@ impl LinuxMachine {
     /// Room for every tag; a full queue means that a tag was used twice.
     fn end(&mut self, tag: u32, result: i32) {
         self.ended.push((tag, result));
+    }
+
+    /// Whether a thread waits for one page, and nobody else for any: then the next poll stays awake for a moment.
+    pub fn one_waits(&mut self, yes: bool) {
+        self.awake.wanted = yes;
     }
 
     /// Ends a fault on a page of the pager's own, such as the doorbell's, where nobody else maps anything: whatever has changed
@@ -360,6 +372,7 @@ impl Machine for LinuxMachine {
     }
 
     fn unshare(&mut self, tag: u32, run: Run) -> bool {
+        self.follower.take_back();
         let mut mapped = 0;
         self.pagemap.walk(run, &mut |part, _| mapped += part.pages);
         mapped == run.pages && self.helper.unshare(tag, run)
@@ -426,6 +439,7 @@ impl Machine for LinuxMachine {
 
     fn write(&mut self, tag: u32, slot: Slot, runs: &[(Frame, u32)]) {
         let pages = runs.iter().fold(0u32, |all, (_, pages)| all.saturating_add(*pages));
+        self.follower.take_back();
         self.settle_punches(slot, pages);
         let fd = self.file(StoreId::OWN, slot.volume());
         let staging = &self.staging;
@@ -489,6 +503,16 @@ impl Machine for LinuxMachine {
 
     /// May return without an event earlier than told: callers look again.
     fn poll(&mut self, wait: Wait, events: &mut Events) {
+        let portion = if self.follower.follows() { PORTION_FOLLOWING } else { PORTION };
+        if self.follower.has_woken() {
+            // It has gone on in our place meanwhile, and may be back.
+            self.inbox.ready = true;
+            self.inbox.deliver(events, portion);
+            if !events.as_slice().is_empty() {
+                return;
+            }
+        }
+        self.follower.take_back();
         self.watch();
         let mut nothing = self.ended.is_empty() && !self.inbox.waiting();
         let mut wait = wait;
@@ -508,6 +532,9 @@ impl Machine for LinuxMachine {
         if let Some(remote) = self.remote.as_mut().filter(|_| nothing && wait != Wait::No) {
             remote.wait_awake(&mut self.io);
         }
+        if nothing && wait != Wait::No && self.remote.is_none() && self.tiers.is_none() {
+            self.awake.wait(&mut self.io);
+        }
         // An error here (no memory) leaves everything queued for the next time.
         let _ = self.io.enter(if nothing { wait } else { Wait::No });
         while let Some(completion) = self.io.take() {
@@ -519,9 +546,9 @@ impl Machine for LinuxMachine {
             remote.look_at_clock();
         }
         // What threads ask for comes first: the device has it while what has arrived is looked at, a portion at a time.
-        self.inbox.deliver(events, PORTION);
+        self.inbox.deliver(events, portion);
         let mut bytes = 0;
-        for _ in 0..PORTION {
+        for _ in 0..portion {
             let Some((tag, result)) = self.next_ended() else { break };
             events.push(Event::Io { tag, result });
             bytes += result.max(0) as u32;
@@ -532,6 +559,7 @@ impl Machine for LinuxMachine {
     }
 
     fn submit(&mut self) {
+        self.follower.take_back();
         if let Some(tiers) = &mut self.tiers {
             let (remote, io_limit) = (self.remote.as_mut(), self.io_limit);
             tiers.advance_reads(&mut Below { io: &mut self.io, files: &self.stores, remote, io_limit });
@@ -582,5 +610,9 @@ impl Machine for LinuxMachine {
 
     fn follow(&mut self, thread: Option<u32>) {
         self.follower.follow(thread);
+    }
+
+    fn follows(&self) -> bool {
+        self.follower.follows()
     }
 }

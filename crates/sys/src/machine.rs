@@ -254,6 +254,10 @@ pub trait Machine {
     fn prefer(&mut self, _node: u8) {}
     /// Moves the pager's thread to the processor on which `thread` last ran, or lets it run anywhere (`None`).
     fn follow(&mut self, thread: Option<u32>);
+    /// Whether it is kept on a thread's processor, so that what it wakes there runs before it goes on itself.
+    fn follows(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -231,6 +231,16 @@ pub fn thread_time_ns() -> u64 {
     time_ns(CLOCK_THREAD_CPUTIME)
 }
 
+/// How often another thread has taken the processor from the calling one.
+pub fn interruptions() -> u64 {
+    const RUSAGE_THREAD: usize = 1;
+    const INVOLUNTARY: usize = 17;
+    let mut usage = [0u64; 18];
+    // SAFETY: the kernel fills in the structure: two times of two words, and 14 words.
+    let _ = unsafe { call2(number::__NR_getrusage, RUSAGE_THREAD, usage.as_mut_ptr().expose_provenance()) };
+    usage.get(INVOLUNTARY).copied().unwrap_or(0)
+}
+
 /// Nanoseconds of processor time that the calling thread has used outside the kernel, as far as that tells: most kernels look
 /// at their ticks which it was, a few milliseconds apart.
 pub fn thread_user_time_ns() -> u64 {

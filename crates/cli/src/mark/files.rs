@@ -6,6 +6,7 @@ use crate::os;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes, Metadata, Permissions};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Place {
     /// The unmarked original of a marked one: in the same directory, so that what a program looks for beside itself is
     /// found.
     pub beside: PathBuf,
+    /// The directory that both names are looked up in, where they must not come to mean something else.
+    _directory: Option<OwnedFd>,
 }
 
 impl Place {
@@ -28,8 +31,20 @@ impl Place {
         let name = path.file_name()?.as_bytes();
         let beside = [b".", name, b".unmarked"].concat();
         let most = 255;
-        (beside.len() <= most)
-            .then(|| Place { path: path.to_owned(), beside: path.with_file_name(OsStr::from_bytes(&beside)) })
+        (beside.len() <= most).then(|| Place {
+            path: path.to_owned(),
+            beside: path.with_file_name(OsStr::from_bytes(&beside)),
+            _directory: None,
+        })
+    }
+
+    /// The same for somebody who is going to change it: names in the directory that is there now, also where its owner, who
+    /// may be another user, puts another in its place meanwhile.
+    pub fn held(path: &Path) -> io::Result<Option<Place>> {
+        let directory = os::directory(path.parent().unwrap_or(Path::new("/")))?;
+        let within = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        let place = Place::of(&within.join(path.file_name().unwrap_or_default()));
+        Ok(place.map(|place| Place { _directory: Some(directory), ..place }))
     }
 
     /// Whether the file beside a marked program is the original of just this one: marking keeps owner, mode and time, and
@@ -132,5 +147,33 @@ impl Place {
             let _ = std::fs::remove_file(&self.beside);
         }
         filled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The owner of a directory puts another in its place while the program in it is looked at.
+    #[test]
+    fn another_directory_of_the_same_name_stays_as_it_is() {
+        let place = std::env::temp_dir().join(format!("ream-mark-held-{}", std::process::id()));
+        let (named, moved) = (place.join("here"), place.join("there"));
+        std::fs::create_dir_all(&named).unwrap();
+        let place_of = std::fs::canonicalize(&named).unwrap();
+        std::fs::write(named.join("program"), "one").unwrap();
+        let held = Place::held(&place_of.join("program")).unwrap().unwrap();
+        std::fs::rename(&named, &moved).unwrap();
+        std::fs::create_dir(&named).unwrap();
+        std::fs::write(named.join("program"), "other").unwrap();
+        let file = File::open(&held.path).unwrap();
+        held.exchange_for_copy(&file, &file.metadata().unwrap(), &|copy| copy.write_all_at(b"ONE", 0)).unwrap();
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+        assert_eq!(read(moved.join("program")), "ONE");
+        assert_eq!(read(moved.join(".program.unmarked")), "one");
+        assert_eq!(read(named.join("program")), "other");
+        assert_eq!(std::fs::read_dir(&named).unwrap().count(), 1);
+        std::fs::remove_dir_all(place).unwrap();
+        assert!(Place::held(&place_of.join("program")).is_err());
     }
 }

@@ -4,9 +4,22 @@ use super::{c_string, checked, owned};
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+/// A directory, to be used by this descriptor whatever its name comes to mean; its path must have no symbolic links.
+pub fn directory(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_string(path.as_os_str())?;
+    // SAFETY: plain numbers, of which zero means nothing wanted.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
+    how.resolve = libc::RESOLVE_NO_SYMLINKS;
+    // SAFETY: a zero-terminated path and a structure of the size given.
+    owned(unsafe {
+        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size_of::<libc::open_how>())
+    })
+}
 
 /// Exchanges two names of one directory.
 pub fn exchange_files(one: &Path, other: &Path) -> io::Result<()> {

@@ -18,6 +18,7 @@ mod remote;
 pub mod seat;
 mod setup;
 mod shares;
+mod stop;
 mod switch;
 pub mod volumes;
 mod watch;

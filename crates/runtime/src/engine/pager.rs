@@ -1,17 +1,18 @@
 //! The pager's thread: takes the managed ranges over, then serves events, commands and its share of the budget for the
 //! rest of the process's life.
 
-use super::company::Company;
+use super::company::{Company, Used};
 use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
 use super::setup::{Inherited, machine, most_slots};
 use super::shares::{self, available, share};
+use super::stop::stop;
 use super::switch::Switching;
 use super::{ENGINE, Phase, follow, fork, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
-use ream_pager::{Config, Fatal, Fetch, Progress, Shard};
+use ream_pager::{Config, Fetch, Progress, Shard};
 use ream_stats::{Process, Session};
 use ream_sys::digest::Key;
 use ream_sys::file::Fd;
@@ -36,8 +37,11 @@ const OVERDRAFT: u64 = 256;
 const SWEEPING: u64 = 1_000_000;
 /// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
 const PATIENCE: u64 = 500_000;
-/// Exit status when the program had to be stopped.
-const STOPPED: i32 = 125;
+/// Most pages that are kept free for what comes in between the last eviction before a fork and the copy, which the child has,
+/// too; of a smaller budget a 32nd. When they are gone a thread waits so many microseconds, and gets as many again.
+const QUIET: (u64, u64) = (256, 10_000);
+/// Least that there are.
+const QUIET_LEAST: u64 = 64;
 
 /// Why paging cannot start.
 pub(super) struct Failure {
@@ -242,6 +246,9 @@ impl Pager {
     /// part; when they do not, or it has its part, more than the budget. Returns whether the limit was raised.
     fn relieve(&mut self) -> bool {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
+        if self.shard.is_quiet() {
+            return self.relieve_quiet(entry);
+        }
         let (limit, ledger) = (self.shard.limit(), session.ledger());
         share(self.shard, session, entry);
         // What is kept for newcomers, too.
@@ -261,6 +268,22 @@ impl Pager {
             return false;
         }
         self.overdraw(OVERDRAFT)
+    }
+
+    /// A thread waits while a fork is about to happen, maybe the one that forks.
+    fn relieve_quiet(&mut self, entry: &Process) -> bool {
+        if self.starving_since == 0 {
+            self.starving_since = self.last_look;
+        }
+        if self.last_look - self.starving_since < QUIET.1 {
+            return false;
+        }
+        self.starving_since = 0;
+        if self.shard.limit() >= entry.held_pages() {
+            return self.overdraw(OVERDRAFT);
+        }
+        self.shard.set_limit((self.shard.limit() + QUIET.0).min(entry.held_pages()));
+        true
     }
 
     /// Everything left in RAM is locked, pinned, protected or metadata, and a thread waits: going over the budget by
@@ -289,6 +312,8 @@ impl Pager {
     fn listen(&mut self, wait: Wait) {
         let waiting = self.shard.threads_waiting();
         self.events.clear();
+        let one = waiting == 1 && self.shard.waiting() == 0;
+        self.shard.machine_mut().one_waits(one);
         self.shard.machine_mut().poll(wait, &mut self.events);
         let now = self.shard.machine_mut().now_us();
         self.shard.count_waiting(waiting, now.saturating_sub(self.last_look));
@@ -376,7 +401,14 @@ impl Pager {
                 ENGINE.mailbox.answer(shard.whereabouts(run));
                 Progress::Done
             }
-            Command::Quiet(target) => shard.prepare_fork(target),
+            Command::Quiet(target) => {
+                let progress = shard.prepare_fork(target - (target / 32).min(QUIET.0));
+                if progress == Progress::Done {
+                    shard.set_limit(shard.limit().min(target.max(shard.used() + QUIET_LEAST)));
+                    self.starving_since = 0;
+                }
+                progress
+            }
             Command::Park => {
                 let mut progress = shard.prepare_fork(u64::MAX);
                 // A child reads the file, and not what is still on its way there.
@@ -431,7 +463,8 @@ impl Pager {
     /// Takes note of a fault, and now and then decides where the pager runs.
     fn follow(&mut self, thread: u32) {
         let Some(entry) = ENGINE.entry() else { return };
-        if let Some(thread) = self.company.fault(thread, self.last_look, &entry.counters) {
+        let used = || Used { process: process::process_time_ns(), pager: process::thread_time_ns() };
+        if let Some(thread) = self.company.fault(thread, self.last_look, &entry.counters, used) {
             self.shard.machine_mut().follow(thread);
         }
     }
@@ -439,6 +472,9 @@ impl Pager {
     /// The process's share of the session's budget, leases that ended, counters.
     fn keep_house(&mut self) {
         report(self.shard);
+        if self.shard.is_quiet() {
+            return;
+        }
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         share(self.shard, session, entry);
         self.complain_of_waiting(session, entry);
@@ -481,52 +517,6 @@ fn report(shard: &mut Shard<LinuxMachine>) {
     let Some(entry) = ENGINE.entry() else { return };
     entry.counters.pager_ns.set(process::thread_time_ns());
     entry.counters.store_bytes.raise(shard.slots_in_use() * 4096);
-}
-
-/// Stops the program: its memory cannot be served any more.
-pub(super) fn stop(why: Fatal, shard: &mut Shard<LinuxMachine>) -> ! {
-    remote::explain(why, shard);
-    match why {
-        Fatal::Read(errno) => tell(format_args!(
-            "the store could not be read (errno {}): the program is stopped, since its memory cannot be had back",
-            errno.0
-        )),
-        Fatal::Corrupt(slot, store) if shard.machine().seals_files() => tell(format_args!(
-            "the store returned a page that is not what was sealed for that place (changed, exchanged or outdated; store {}, offset {}): the program is stopped; check the disk, and who may write to it",
-            store.0,
-            slot.offset()
-        )),
-        Fatal::Corrupt(slot, store) => tell(format_args!(
-            "the store returned other data than were written there (store {}, offset {}): the program is stopped; check the disk",
-            store.0,
-            slot.offset()
-        )),
-        Fatal::StoreFull(errno) => {
-            const NO_ROOM: [u16; 2] = [28, 122];
-            let errno = errno.map_or(28, |errno| errno.0);
-            tell(format_args!(
-                "the store {} (errno {}): it holds {} MiB, and {} MiB more are managed; the program is stopped; {}",
-                if NO_ROOM.contains(&errno) { "is full" } else { "cannot be written any more" },
-                errno,
-                shard.slots_in_use() / 256,
-                shard.used() / 256,
-                if NO_ROOM.contains(&errno) {
-                    "give --store a directory with more room or raise --store-limit"
-                } else {
-                    "check the disk, or give --store another one"
-                }
-            ))
-        }
-        Fatal::Internal(what) => {
-            tell(format_args!("internal error: {what}; the program is stopped so that no wrong data are used"))
-        }
-    }
-    end()
-}
-
-/// Ends the process.
-pub(super) fn end() -> ! {
-    process::end_process(STOPPED)
 }
 
 /// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which the stores of

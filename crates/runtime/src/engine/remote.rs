@@ -2,7 +2,8 @@
 
 use super::ENGINE;
 use super::message::{tell, warn};
-use super::pager::{Failure, end};
+use super::pager::Failure;
+use super::stop::end;
 use core::fmt;
 use ream_pager::{Fatal, Shard};
 use ream_stats::{Process, Remote, SERVERS, Session};

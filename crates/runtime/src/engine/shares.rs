@@ -94,8 +94,12 @@ fn give_up(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, 
 }
 
 /// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
-/// part; not while it forks, since half of what it had when that began will be its child's.
+/// part; not while it forks, since half of what it had when that began will be its child's, and once nothing is evicted for
+/// that not at all.
 pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
+    if shard.is_quiet() {
+        return;
+    }
     let ledger = session.ledger();
     let held = entry.held_pages();
     let (aside, forks) = (entry.seat().aside(), fork::forking());
