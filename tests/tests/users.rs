@@ -38,6 +38,17 @@ fn whatever_libc_hands_to_the_kernel_is_there() {
     compare_with_files("c/borrowed.c", "160");
 }
 
+#[test]
+fn what_is_handed_over_by_the_number_of_a_call_or_in_parts_of_its_own_is_there() {
+    compare_with_files("c/handed.c", "160");
+}
+
+/// Records of several writers, messages, and what a stream is waited for, of more than is lent at a time where it may be divided.
+#[test]
+fn calls_that_others_can_tell_from_several_are_whole() {
+    compare_with_files("c/wholes.c", "160");
+}
+
 /// What a thread reads or writes in one call is not mixed with what another does, however long it is.
 #[test]
 fn calls_of_streams_are_whole() {

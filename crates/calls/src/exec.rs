@@ -152,6 +152,18 @@ unsafe fn with_copies(
     }
 }
 
+/// Calls with copies, and answers -1 with errno where there are none.
+///
+/// # Safety
+/// A string and two lists, or null.
+pub unsafe fn copied(
+    [path, arguments, environment]: [usize; 3],
+    call: impl FnOnce(usize, usize, usize) -> isize,
+) -> isize {
+    // SAFETY: the caller's promise.
+    answer(unsafe { with_copies(path, arguments, environment, call) })
+}
+
 /// -1 with errno, for functions that answer so.
 fn answer(result: Result<isize, i32>) -> isize {
     result.unwrap_or_else(|error| {
@@ -163,11 +175,11 @@ fn answer(result: Result<isize, i32>) -> isize {
 wrapped! {
     raw [execve](path, arguments, environment) { |next| {
         // SAFETY: the program's string and lists.
-        answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, path, arguments, environment)) })
+        unsafe { copied([path, arguments, environment], |path, arguments, environment| call!(next, path, arguments, environment)) }
     } };
     raw [execvpe](path, arguments, environment) { |next| {
         // SAFETY: the program's string and lists.
-        answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, path, arguments, environment)) })
+        unsafe { copied([path, arguments, environment], |path, arguments, environment| call!(next, path, arguments, environment)) }
     } };
     raw [execv](path, arguments) { |_next| {
         // SAFETY: our own, with libc's environment.
@@ -179,18 +191,22 @@ wrapped! {
     } };
     raw [fexecve](fd, arguments, environment) { |next| {
         // SAFETY: the program's lists.
-        answer(unsafe { with_copies(0, arguments, environment, |_, arguments, environment| call!(next, fd, arguments, environment)) })
+        unsafe { copied([0, arguments, environment], |_, arguments, environment| call!(next, fd, arguments, environment)) }
     } };
     raw [execveat](directory, path, arguments, environment, flags) { |next| {
         // SAFETY: the program's string and lists.
-        answer(unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, directory, path, arguments, environment, flags)) })
+        unsafe { copied([path, arguments, environment], |path, arguments, environment| call!(next, directory, path, arguments, environment, flags)) }
     } };
     raw [posix_spawn](pid, path, actions, attributes, arguments, environment) { |next| {
+        // The kernel reads priority and mask where they are.
+        let _loan = Loan::new().page(attributes);
         // SAFETY: the program's string and lists.
         let result = unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, pid, path, actions, attributes, arguments, environment)) };
         result.unwrap_or_else(|error| error as isize)
     } };
     raw [posix_spawnp](pid, path, actions, attributes, arguments, environment) { |next| {
+        // The kernel reads priority and mask where they are.
+        let _loan = Loan::new().page(attributes);
         // SAFETY: the program's string and lists.
         let result = unsafe { with_copies(path, arguments, environment, |path, arguments, environment| call!(next, pid, path, actions, attributes, arguments, environment)) };
         result.unwrap_or_else(|error| error as isize)

@@ -3,15 +3,16 @@
 use crate::input::{call, lent};
 use crate::list::wrapped;
 use crate::loan::{MOST, length};
-use crate::next::Next;
+use crate::next::{Next, errno, set_errno};
+use crate::way::{self, Way};
 use core::mem::MaybeUninit;
 
-/// Calls with offset and length of each part, in bytes, until one is short; returns whole items.
-fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> isize) -> isize {
+/// Calls with offset and length of each part of at most so many bytes until one is short; returns whole items.
+fn items(size: usize, count: usize, most: usize, mut call: impl FnMut(usize, usize) -> isize) -> isize {
     let Some(bytes) = size.checked_mul(count).filter(|bytes| *bytes > 0) else { return 0 };
     let mut done = 0;
     while done < bytes {
-        let part = (bytes - done).min(MOST);
+        let part = (bytes - done).min(most);
         let did = call(done, part) as usize;
         done += did;
         if did < part {
@@ -19,6 +20,23 @@ fn items(size: usize, count: usize, mut call: impl FnMut(usize, usize) -> isize)
         }
     }
     (done / size) as isize
+}
+
+/// Most bytes of a part when this is written to a stream: libc hands large texts on as they are, and some files take them whole
+/// only. Streams without a descriptor are memory.
+fn most(size: usize, count: usize, stream: usize) -> usize {
+    unsafe extern "C" {
+        fn fileno(stream: usize) -> i32;
+    }
+    let bytes = size.saturating_mul(count);
+    if bytes <= MOST {
+        return MOST;
+    }
+    let before = errno();
+    // SAFETY: a stream of the program's, as for the call itself.
+    let fd = unsafe { fileno(stream) };
+    set_errno(before);
+    if fd >= 0 && way::of(fd as usize, bytes, true) == Way::Whole { bytes } else { MOST }
 }
 
 /// A handler of cancellation, as libc lists those of a thread.
@@ -56,17 +74,25 @@ fn whole(size: usize, count: usize, stream: usize, parts: impl FnOnce() -> isize
 }
 
 wrapped! {
-    raw [fread fwrite](block, size, count, stream) { |next| whole(size, count, stream, || {
-        items(size, count, |done, part| lent(block + done, part, |block| call!(next, block, 1, part, stream)))
+    raw [fread](to, size, count, stream) { |next| whole(size, count, stream, || {
+        items(size, count, MOST, |done, part| lent(to + done, part, |to| call!(next, to, 1, part, stream)))
     }) };
-    raw [fread_unlocked fwrite_unlocked](block, size, count, stream) { |next| {
-        items(size, count, |done, part| lent(block + done, part, |block| call!(next, block, 1, part, stream)))
+    raw [fread_unlocked](to, size, count, stream) { |next| {
+        items(size, count, MOST, |done, part| lent(to + done, part, |to| call!(next, to, 1, part, stream)))
+    } };
+    raw [fwrite](from, size, count, stream) { |next| whole(size, count, stream, || {
+        let most = most(size, count, stream);
+        items(size, count, most, |done, part| lent(from + done, part, |from| call!(next, from, 1, part, stream)))
+    }) };
+    raw [fwrite_unlocked](from, size, count, stream) { |next| {
+        let most = most(size, count, stream);
+        items(size, count, most, |done, part| lent(from + done, part, |from| call!(next, from, 1, part, stream)))
     } };
     raw [__fread_chk](to, room, size, count, stream) { |next| whole(size, count, stream, || {
-        items(size, count, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
+        items(size, count, MOST, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
     }) };
     raw [__fread_unlocked_chk](to, room, size, count, stream) { |next| {
-        items(size, count, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
+        items(size, count, MOST, |done, part| lent(to + done, part, |to| call!(next, to, room - done, 1, part, stream)))
     } };
     raw [fputs fputs_unlocked](text, stream) { |_next| put(text, stream) };
     plain [puts perror](a) [text(a)];
@@ -91,7 +117,8 @@ mod tests {
 
     #[test]
     fn whole_items_are_counted() {
-        let run = |size, count, most: usize| items(size, count, |done, part| part.min(most - done.min(most)) as isize);
+        let run =
+            |size, count, most: usize| items(size, count, MOST, |done, part| part.min(most - done.min(most)) as isize);
         assert_eq!(run(8, 1000, 8000), 1000);
         assert_eq!(run(8, 1000, 15), 1);
         assert_eq!(run(3, MOST, usize::MAX), MOST as isize);

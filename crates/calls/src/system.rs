@@ -1,54 +1,23 @@
 //! Functions that hand over memory in ways of their own.
 
 use crate::input::call;
-use crate::list::wrapped;
-use crate::loan::{Loan, keep, value_at};
+use crate::list::{int, wrapped};
+use crate::loan::{Loan, PAGE, keep, value_at};
+use crate::next::SYSCALL;
 
-/// Messages with a length behind each, as sendmmsg and recvmmsg take them.
-const MESSAGE: usize = 64;
-/// Most bytes that an argument of an unknown call is taken to name.
-const GUESS: usize = 16 << 20;
-
-/// Numbers of system calls that treat memory as such, which must not be brought in for them, or do not return.
+/// Numbers of calls that older versions of libc have no function for.
 #[cfg(target_arch = "x86_64")]
 mod number {
-    pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
-    pub const PREAD: usize = 17;
-    pub const PWRITE: usize = 18;
-    /// readv, writev, preadv, pwritev, preadv2, pwritev2, vmsplice.
-    pub const VECTORS: &[usize] = &[19, 20, 295, 296, 327, 328, 278];
-    /// sendmsg, recvmsg.
-    pub const MESSAGES: &[usize] = &[46, 47];
-    /// mmap, mprotect, munmap, brk, mremap, msync, madvise, clone, fork, vfork, exit, mlock, munlock, exit_group, mlock2,
-    /// clone3, process_madvise.
-    pub const OTHERS: &[usize] = &[9, 10, 11, 12, 25, 26, 28, 56, 57, 58, 60, 149, 150, 231, 325, 435, 440];
+    pub const SCHED_SETATTR: usize = 314;
+    pub const SCHED_GETATTR: usize = 315;
 }
 #[cfg(target_arch = "aarch64")]
 mod number {
-    pub const READ: usize = 63;
-    pub const WRITE: usize = 64;
-    pub const PREAD: usize = 67;
-    pub const PWRITE: usize = 68;
-    /// As for the other machine.
-    pub const VECTORS: &[usize] = &[65, 66, 69, 70, 286, 287, 75];
-    /// As for the other machine.
-    pub const MESSAGES: &[usize] = &[211, 212];
-    /// As for the other machine.
-    pub const OTHERS: &[usize] = &[222, 226, 215, 214, 216, 227, 233, 220, 93, 228, 229, 94, 284, 435, 440];
+    pub const SCHED_SETATTR: usize = 274;
+    pub const SCHED_GETATTR: usize = 275;
 }
 
 wrapped! {
-    raw [sendmmsg](fd, messages, count, flags) { |next| {
-        // SAFETY: the program's messages.
-        let _loan = unsafe { all_messages(messages, count & 0xffff_ffff) };
-        call!(next, fd, messages, count, flags)
-    } };
-    raw [recvmmsg](fd, messages, count, flags, timeout) { |next| {
-        // SAFETY: the program's messages.
-        let _loan = unsafe { all_messages(messages, count & 0xffff_ffff) }.page(timeout);
-        call!(next, fd, messages, count, flags, timeout)
-    } };
     raw [sigaltstack](new, old) { |next| {
         if new != 0 {
             // SAFETY: the program's stack_t: address, flags, bytes.
@@ -65,88 +34,97 @@ wrapped! {
         keep(address, bytes);
         call!(next, context, start, count, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
     } };
-    raw [io_submit](context, count, blocks) { |next| {
-        let mut loan = Loan::new().bytes(blocks, count.saturating_mul(8));
-        for index in 0..count.min(1 << 16) {
-            // SAFETY: the program's list of blocks: the buffer at 24, its bytes at 32; used until the block is done.
-            unsafe {
-                let block = value_at::<usize>(blocks + index * 8);
-                let [address, bytes] = value_at::<[usize; 2]>(block + 24);
-                loan = loan.page(block);
-                keep(address, bytes);
-            }
+    raw [ioctl](fd, request, argument) { |next| {
+        // SAFETY: the program passes what the request asks for.
+        let _loan = unsafe { requested(request, argument) };
+        call!(next, fd, request, argument)
+    } };
+    raw [prctl](what, a, b, c, d) { |next| {
+        const SECCOMP: usize = 22;
+        const FILTER: usize = 2;
+        let filters = int(what) == SECCOMP && a == FILTER;
+        // SAFETY: the program's filter.
+        let _loan = unsafe { filter(Loan::new().page(a).page(b).page(c), if filters { b } else { 0 }) };
+        call!(next, what, a, b, c, d)
+    } };
+    raw [sched_setattr](process, attributes, flags) { |next| {
+        let _loan = Loan::new().page(attributes);
+        if next.is_missing() {
+            call!(SYSCALL, number::SCHED_SETATTR, process, attributes, flags)
+        } else {
+            call!(next, process, attributes, flags)
         }
-        call!(next, context, count, blocks)
     } };
-    raw [aio_read aio_read64 aio_write aio_write64](block) { |next| {
-        // SAFETY: the program's block.
-        unsafe { keep_control(block) };
-        call!(next, block)
-    } };
-    raw [lio_listio lio_listio64](mode, list, count, event) { |next| {
-        // SAFETY: the program's list.
-        unsafe { keep_controls(list, count & 0xffff_ffff) };
-        call!(next, mode, list, count, event)
-    } };
-    raw [syscall](what, a, b, c, d, e, f) { |next| match what {
-        // SAFETY: our own, for the same call.
-        number::READ => unsafe { crate::input::read(a, b, c) },
-        // SAFETY: as above.
-        number::WRITE => unsafe { crate::input::write(a, b, c) },
-        // SAFETY: as above.
-        number::PREAD => unsafe { crate::input::pread64(a, b, c, d) },
-        // SAFETY: as above.
-        number::PWRITE => unsafe { crate::input::pwrite64(a, b, c, d) },
-        other if number::OTHERS.contains(&other) => call!(next, what, a, b, c, d, e, f),
-        _ => {
-            // SAFETY: the program passes what the manual asks for.
-            let mut loan = unsafe {
-                match what {
-                    other if number::VECTORS.contains(&other) => Loan::new().parts(b, c),
-                    other if number::MESSAGES.contains(&other) => Loan::new().message(b),
-                    _ => Loan::new(),
-                }
-            };
-            // An address is often followed by a length.
-            for [address, bytes] in [[a, b], [b, c], [c, d], [d, e], [e, f], [f, 0]] {
-                loan = if bytes > 4096 && bytes <= GUESS { loan.bytes(address, bytes) } else { loan.page(address) };
-            }
-            call!(next, what, a, b, c, d, e, f)
+    raw [sched_getattr](process, attributes, bytes, flags) { |next| {
+        let _loan = Loan::new().page(attributes);
+        if next.is_missing() {
+            call!(SYSCALL, number::SCHED_GETATTR, process, attributes, bytes, flags)
+        } else {
+            call!(next, process, attributes, bytes, flags)
         }
     } };
 }
 
+/// Lends what an ioctl names: as much as the request's number says, and what follows it, or is named in it, in those that
+/// files and interfaces of the network have.
+///
 /// # Safety
-/// So many messages.
-unsafe fn all_messages(messages: usize, count: usize) -> Loan {
-    let count = count.min(1024);
-    let mut loan = Loan::new().bytes(messages, count * MESSAGE);
-    for index in 0..count {
-        // SAFETY: the caller's promise.
-        loan = unsafe { loan.message(messages + index * MESSAGE) };
+/// A structure of the request's kind, or whatever its argument is.
+unsafe fn requested(request: usize, argument: usize) -> Loan {
+    const SIZE: usize = 0x3fff;
+    const EXTENTS: usize = 0xc020_660b;
+    const INTERFACES: usize = 0x8912;
+    let mut loan = Loan::new().bytes(argument, (request >> 16 & SIZE).max(PAGE));
+    // SAFETY: the caller's promise: a head with the number of extents at 24; a number of bytes, and where they are.
+    unsafe {
+        match int(request) {
+            EXTENTS if argument != 0 => {
+                loan = loan.bytes(argument, 32 + value_at::<u32>(argument + 24) as usize * 56);
+            }
+            INTERFACES if argument != 0 => {
+                let bytes = value_at::<i32>(argument).max(0) as usize;
+                loan = loan.bytes(value_at(argument + 8), bytes);
+            }
+            _ => {}
+        }
     }
     loan
 }
 
+/// And a filter of system calls, as prctl and seccomp take it.
+///
 /// # Safety
-/// The address of a control block of asynchronous I/O.
-unsafe fn keep_control(block: usize) {
-    // SAFETY: the caller's promise: the buffer at 16, its bytes at 24.
-    let [address, bytes] = unsafe { value_at::<[usize; 2]>(block + 16) };
-    keep(block, 168);
-    keep(address, bytes);
+/// The address of one, or null.
+pub unsafe fn filter(loan: Loan, address: usize) -> Loan {
+    if address == 0 {
+        return loan;
+    }
+    // SAFETY: the caller's promise: a number of instructions, and where they are.
+    let (count, start) = unsafe { (value_at::<u16>(address), value_at::<usize>(address + 8)) };
+    loan.bytes(start, usize::from(count) * 8)
 }
 
-/// # Safety
-/// So many addresses of blocks, or null.
-unsafe fn keep_controls(list: usize, count: usize) {
-    for index in 0..count {
-        // SAFETY: the caller's promise.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loan::lent_so_far;
+
+    #[test]
+    fn what_requests_name_is_lent() {
+        let (extents, interfaces) = ([0u32, 0, 0, 0, 0, 0, 100, 0], [64usize, 0x81000]);
+        let (extents, interfaces) = (extents.as_ptr().expose_provenance(), interfaces.as_ptr().expose_provenance());
+        let program = [3usize, 0x82000];
+        let program = program.as_ptr().expose_provenance();
+        // SAFETY: structures as the manuals describe them.
         unsafe {
-            let block = value_at::<usize>(list + index * 8);
-            if block != 0 {
-                keep_control(block);
-            }
+            drop(requested(0xc020_660b, extents));
+            drop(requested(0x8912, interfaces));
+            drop(requested(0xffff_ffff_2000_4500, 0x83000));
+            drop(filter(Loan::new(), program));
+        }
+        let lent = lent_so_far();
+        for wanted in [(extents, 5632), (0x81000, 64), (0x83000, 0x2000), (0x82000, 24)] {
+            assert!(lent.contains(&wanted), "{wanted:x?} of {lent:x?}");
         }
     }
 }
