@@ -230,15 +230,12 @@ impl<M: Machine> Shard<M> {
         Ok(())
     }
 
-    /// In the child: registers a range with its own machine. Nothing is learnt anew. Where the program has unmapped parts
-    /// of it by itself, the rest.
+    /// In the child: registers what is managed of a range with its own machine. Nothing is learnt anew. The program may have
+    /// unmapped parts of it without a word to us, where others have been mapped since, our own memory for example.
     pub fn register_again(&mut self, run: Run) -> Result<(), Errno> {
-        if self.machine.register(run).is_ok() {
-            return Ok(());
-        }
         let mut part = Run { start: run.start, pages: 0 };
         for (block, within) in blocks(run) {
-            if self.table.all_zero(block) {
+            if self.table.manages_all(block) {
                 part = self.register_before(part, within)?;
             } else if self.table.meta(block).is_some() {
                 for page in pages(within) {

@@ -159,6 +159,11 @@ impl Table {
         self.find(block) == ALL_ZERO
     }
 
+    /// Whether all pages of the block are managed.
+    pub fn manages_all(&self, block: Block) -> bool {
+        self.all_zero(block) || self.meta(block).is_some_and(|meta| meta.managed == BLOCK_PAGES)
+    }
+
     fn set_entry(&mut self, block: Block, meta: *mut Meta) -> Result<(), Errno> {
         let high = (block.0 >> LEVEL_BITS) as usize;
         let low = (block.0 & (LEVEL as u64 - 1)) as usize;
