@@ -46,30 +46,22 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
     let deadline = Instant::now() + GREETING;
     let bytes: [u8; HELLO] = incoming.array(deadline).map_err(Refused::greeting)?;
     let hello = Hello::parse(&bytes).ok_or(Refused::Stranger("no hello".to_owned()))?;
-    let secret = leases.secret(hello.lease).filter(|secret| Hello::genuine(&bytes, secret));
-    let secret = secret.ok_or(Refused::Stranger("a lane without its lease's secret".to_owned()))?;
-    // Nothing changes before the client has shown that it knows the secret now; only then is a new store made, but its
-    // number has to be told before: so the share comes first, and goes with the connection.
-    let holding = leases.hold(hello.lease).ok_or(Refused::Stranger("the lease has ended".to_owned()))?;
-    let share = match hello.purpose {
-        Purpose::Hold => Share::Lease(holding),
-        purpose if hello.store == NEW_STORE && purpose != Purpose::Write => {
-            return Err(Refused::Stranger("a lane without a store".to_owned()));
-        }
-        _ => Share::Pages(holding.attach(hello.store).ok_or(Refused::Stranger("no such store".to_owned()))?),
-    };
-    let store = match &share {
-        Share::Pages(attached) => attached.store.id,
-        Share::Lease(_) => NEW_STORE,
+    let lease = leases.find(hello.lease).filter(|lease| Hello::genuine(&bytes, &lease.secret));
+    let lease = lease.ok_or(Refused::Stranger("a lane without its lease's secret".to_owned()))?;
+    // Whoever has recorded a hello may say it again. So nothing changes before the client has shown that it knows the secret now:
+    // it has no share in lease or store until then, and of a new store only the number is told.
+    let store = match (hello.purpose, hello.store) {
+        (Purpose::Hold, _) => NEW_STORE,
+        (Purpose::Write, NEW_STORE) => lease.number().ok_or(Refused::Stranger("no number for a store".to_owned()))?,
+        (_, NEW_STORE) => return Err(Refused::Stranger("a lane without a store".to_owned())),
+        (_, store) => store,
     };
     let answer = Answer { store, random: crate::listen::random().map_err(Refused::Io)? };
-    let message: [u8; ANSWER] = answer.to_bytes(&hello, &secret);
+    let message: [u8; ANSWER] = answer.to_bytes(&hello, &lease.secret);
     incoming.send(&message).map_err(Refused::greeting)?;
-    let (from, to) =
-        directions(&hello, &answer, &secret).ok_or(Refused::Io(io::Error::other("no keys could be derived")))?;
-    let (leases, last) = (leases.clone(), Kind::Ping);
-    let mut lane = Lane { incoming, from, to, share, more: Vec::new(), leases, out: Vec::new(), last };
-    let first = lane.request(deadline).map_err(|refused| match refused {
+    let (mut from, to) =
+        directions(&hello, &answer, &lease.secret).ok_or(Refused::Io(io::Error::other("no keys could be derived")))?;
+    let first = receive(&mut incoming, &mut from, deadline).map_err(|refused| match refused {
         Refused::Forged(_) => Refused::Stranger("a lane's first message is not genuine".to_owned()),
         Refused::Late => Refused::Stranger("a lane without a first message".to_owned()),
         other => other,
@@ -77,15 +69,51 @@ pub(crate) fn serve(mut incoming: Incoming, leases: &Arc<Leases>, stranger: Stra
     if first.0.kind != Kind::Ping {
         return Err(Refused::Stranger("a lane's first message is no ping".to_owned()));
     }
-    stranger.show_itself(&mut lane.incoming).map_err(Refused::Io)?;
+    let _guest = stranger.show_itself(&mut incoming, &lease.owner)?;
+    let holding = leases.hold(hello.lease).ok_or(Refused::Stranger("the lease has ended".to_owned()))?;
+    let share = match hello.purpose {
+        Purpose::Hold => Share::Lease(holding),
+        _ => {
+            let attached = if hello.store == NEW_STORE { holding.create(store) } else { holding.attach(store) };
+            Share::Pages(attached.ok_or(Refused::Stranger("no such store".to_owned()))?)
+        }
+    };
+    let (leases, last) = (leases.clone(), Kind::Ping);
+    let mut lane = Lane { incoming, from, to, share, more: Vec::new(), leases, out: Vec::new(), last };
     lane.serve(&first.0, &first.1)?;
     let is_waited_for = hello.purpose == Purpose::Demand;
     while lane.next(is_waited_for).map_err(Refused::Io)? {
         // Which is over: who is known has none.
-        let (request, seals) = lane.request(deadline)?;
+        let (request, seals) = receive(&mut lane.incoming, &mut lane.from, deadline)?;
         lane.serve(&request, &seals)?;
     }
     Ok(())
+}
+
+/// The next request, genuine and in order, with the seals of its pages.
+fn receive(
+    incoming: &mut Incoming,
+    from: &mut Direction,
+    deadline: Instant,
+) -> Result<(Request, Vec<[u8; SEAL]>), Refused> {
+    let forged = |what: Malformed| Refused::Forged(format!("{what:?}"));
+    let header: [u8; HEADER] = incoming.array(deadline).map_err(Refused::message)?;
+    let request = Request::parse(&header).map_err(forged)?;
+    if request.number != from.next() {
+        return Err(forged(Malformed::Order));
+    }
+    let count = request.body() as usize;
+    let bytes = incoming.take((count + 1) * SEAL, deadline).map_err(Refused::message)?;
+    let (seals, tag) = bytes.split_at(count * SEAL);
+    let tag: [u8; SEAL] = tag.try_into().map_err(|_| forged(Malformed::Length))?;
+    if count == 0 {
+        from.verify(&header, &tag).map_err(forged)?;
+        return Ok((request, Vec::new()));
+    }
+    let message = [&header[..], seals].concat();
+    let seals = seals.chunks_exact(SEAL).filter_map(|seal| seal.try_into().ok()).collect();
+    from.verify(&message, &tag).map_err(forged)?;
+    Ok((request, seals))
 }
 
 impl Lane {
@@ -98,28 +126,6 @@ impl Lane {
             LOOKING.store(false, Ordering::Relaxed);
         }
         self.incoming.message()
-    }
-
-    /// The next request, genuine and in order, with the seals of its pages.
-    fn request(&mut self, deadline: Instant) -> Result<(Request, Vec<[u8; SEAL]>), Refused> {
-        let forged = |what: Malformed| Refused::Forged(format!("{what:?}"));
-        let header: [u8; HEADER] = self.incoming.array(deadline).map_err(Refused::message)?;
-        let request = Request::parse(&header).map_err(forged)?;
-        if request.number != self.from.next() {
-            return Err(forged(Malformed::Order));
-        }
-        let count = request.body() as usize;
-        let bytes = self.incoming.take((count + 1) * SEAL, deadline).map_err(Refused::message)?;
-        let (seals, tag) = bytes.split_at(count * SEAL);
-        let tag: [u8; SEAL] = tag.try_into().map_err(|_| forged(Malformed::Length))?;
-        if count == 0 {
-            self.from.verify(&header, &tag).map_err(forged)?;
-            return Ok((request, Vec::new()));
-        }
-        let message = [&header[..], seals].concat();
-        let seals = seals.chunks_exact(SEAL).filter_map(|seal| seal.try_into().ok()).collect();
-        self.from.verify(&message, &tag).map_err(forged)?;
-        Ok((request, seals))
     }
 
     /// Does what a request asks for, and replies.

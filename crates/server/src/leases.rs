@@ -1,11 +1,13 @@
 //! Leases: what a session has of a server's memory. A lease lives as long as a connection of it, a store as long as a
 //! lane of the process that made it or of a child that reads it: both are counted by values that live with connections.
 
+use crate::keys::Public;
 use crate::memory::{Account, COST, SEGMENT, Segment};
 use crate::metrics::{Counter, Counters};
 use ream_wire::message::Status;
 use ream_wire::{PAGE, SEAL};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,14 +19,29 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A client, as long as the server runs.
 pub(crate) struct Owner {
     pub(crate) name: String,
+    /// `None`: anybody, where there is no security.
+    key: Option<Public>,
     pub(crate) account: Account,
     /// Pages sent to it.
     pub(crate) sent: Counter,
 }
 
+/// Whose a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Whose {
+    Client(Public),
+    /// Nothing more is known of it.
+    Host(IpAddr),
+}
+
 impl Owner {
-    pub(crate) fn new(name: &str, quota: u64) -> Owner {
-        Owner { name: name.to_owned(), account: Account::new(quota), sent: Counter::default() }
+    pub(crate) fn new(name: &str, key: Option<Public>, quota: u64) -> Owner {
+        Owner { name: name.to_owned(), key, account: Account::new(quota), sent: Counter::default() }
+    }
+
+    /// Whose a connection of it from there is.
+    pub(crate) fn whose(&self, address: IpAddr) -> Whose {
+        self.key.map_or(Whose::Host(address), Whose::Client)
     }
 }
 
@@ -95,9 +112,9 @@ impl Leases {
         Some(Holding { leases: self.clone(), lease })
     }
 
-    /// The secret of a lease, to see whether somebody knows it.
-    pub(crate) fn secret(&self, id: u64) -> Option<[u8; 32]> {
-        lock(&self.list).get(&id).map(|lease| lease.secret)
+    /// A lease, to see whether somebody knows its secret. This does not keep it.
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Lease>> {
+        lock(&self.list).get(&id).cloned()
     }
 
     /// A share in a lease that is there.
@@ -107,6 +124,14 @@ impl Leases {
         // Under the list's lock, as is the end of a lease.
         lease.connections.fetch_add(1, Ordering::Relaxed);
         Some(Holding { leases: self.clone(), lease })
+    }
+}
+
+impl Lease {
+    /// The number of a store that is to be made.
+    pub(crate) fn number(&self) -> Option<u32> {
+        // After four thousand million stores numbers would repeat.
+        Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|id| *id != ream_wire::hello::NEW_STORE)
     }
 }
 
@@ -133,21 +158,22 @@ impl std::fmt::Display for Hex {
 }
 
 impl Holding {
-    /// A new store, or one that is there, for a lane.
-    pub(crate) fn attach(self, store: u32) -> Option<Attached> {
+    /// A new store of this number, for a lane.
+    pub(crate) fn create(self, id: u32) -> Option<Attached> {
         let mut stores = lock(&self.lease.stores);
-        let store = if store == ream_wire::hello::NEW_STORE {
-            let id = self.lease.next.fetch_add(1, Ordering::Relaxed);
-            let new = Arc::new(Store { id, segments: Mutex::new(HashMap::new()), lanes: AtomicUsize::new(0) });
-            // After four thousand million stores numbers would repeat.
-            if id == 0 || stores.contains_key(&id) {
-                return None;
-            }
-            stores.insert(id, new.clone());
-            new
-        } else {
-            stores.get(&store)?.clone()
-        };
+        if stores.contains_key(&id) {
+            return None;
+        }
+        let store = Arc::new(Store { id, segments: Mutex::new(HashMap::new()), lanes: AtomicUsize::new(1) });
+        stores.insert(id, store.clone());
+        drop(stores);
+        Some(Attached { holding: self, store })
+    }
+
+    /// A store that is there, for a lane.
+    pub(crate) fn attach(self, id: u32) -> Option<Attached> {
+        let stores = lock(&self.lease.stores);
+        let store = stores.get(&id)?.clone();
         store.lanes.fetch_add(1, Ordering::Relaxed);
         drop(stores);
         Some(Attached { holding: self, store })
@@ -327,10 +353,16 @@ impl<'a> Cache<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ream_wire::hello::NEW_STORE;
+
+    /// A lane with a store of its own.
+    fn made(leases: &Arc<Leases>, lease: u64) -> Attached {
+        let held = leases.hold(lease).unwrap();
+        let number = held.lease.number().unwrap();
+        held.create(number).unwrap()
+    }
 
     fn leases(segments: u64, quota: u64) -> (Arc<Leases>, Arc<Owner>) {
-        let owner = Arc::new(Owner::new("x", quota * COST));
+        let owner = Arc::new(Owner::new("x", None, quota * COST));
         (Arc::new(Leases::new(segments * COST, false)), owner)
     }
 
@@ -339,7 +371,7 @@ mod tests {
         let (leases, owner) = leases(8, 8);
         let first = leases.make(7, [1; 32], owner.clone()).unwrap();
         assert!(leases.make(7, [2; 32], owner.clone()).is_none());
-        let lane = leases.hold(7).unwrap().attach(NEW_STORE).unwrap();
+        let lane = made(&leases, 7);
         let id = lane.store.id;
         // A child that reads it.
         let other = leases.hold(7).unwrap().attach(id).unwrap();
@@ -355,6 +387,9 @@ mod tests {
         drop((store, other));
         assert_eq!((leases.memory.used(), owner.account.used()), (0, 0));
         assert!(leases.hold(7).is_some_and(|held| held.attach(id).is_none()));
+        let again = made(&leases, 7);
+        assert!(again.store.id != id && leases.hold(7).is_some_and(|held| held.create(again.store.id).is_none()));
+        drop(again);
         drop(first);
         assert_eq!(leases.count(), 0);
         assert!(leases.hold(7).is_none());
@@ -363,12 +398,12 @@ mod tests {
     #[test]
     fn limits_hold_and_nothing_foreign_is_touched() {
         let (leases, owner) = leases(3, 2);
-        let second = Arc::new(Owner::new("y", 9 * COST));
+        let second = Arc::new(Owner::new("y", None, 9 * COST));
         let _one = leases.make(1, [1; 32], owner).unwrap();
         let _two = leases.make(2, [2; 32], second).unwrap();
-        let mine = leases.hold(1).unwrap().attach(NEW_STORE).unwrap();
-        let theirs = leases.hold(2).unwrap().attach(NEW_STORE).unwrap();
-        let sibling = leases.hold(1).unwrap().attach(NEW_STORE).unwrap();
+        let mine = made(&leases, 1);
+        let theirs = made(&leases, 2);
+        let sibling = made(&leases, 1);
         assert_eq!(mine.admit(mine.store.id, 0, 512), Status::Done);
         assert_eq!(mine.admit(sibling.store.id, 0, 1), Status::Foreign);
         assert_eq!(mine.forget(sibling.store.id, 0, 1), Status::Foreign);

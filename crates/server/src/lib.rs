@@ -15,6 +15,7 @@ mod listen;
 mod log;
 mod memory;
 mod metrics;
+mod places;
 mod stream;
 
 pub use listen::{Config, Server};

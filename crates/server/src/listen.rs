@@ -2,7 +2,8 @@
 
 use crate::control::{Control, DONE, ENDING, LEASE, STATUS};
 use crate::keys::{Client, Pair, Public};
-use crate::leases::{Hex, Leases, Owner, lock};
+use crate::leases::{Hex, Leases, Owner, Whose};
+use crate::places::{Crowd, Member, Place};
 use crate::stream::{GREETING, Incoming};
 use crate::{lane, log, metrics, stream};
 use ream_wire::hello::{Connection, PREAMBLE};
@@ -10,14 +11,17 @@ use socket2::SockRef;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Connections at a time; of those, ones that have not shown who they are; and of these, ones from one address.
 const MOST: usize = 8192;
 const MOST_STRANGERS: usize = 1024;
 const MOST_OF_ONE: usize = 256;
+/// Connections of one client: half of all, so that whoever opens as many as it can leaves as many to others. A process has four
+/// at most, three lanes and one that keeps its parent's store: a thousand processes of one client may page.
+const MOST_OF_CLIENT: usize = MOST / 2;
 /// A connection's thread needs no more stack.
 const STACK: usize = 128 << 10;
 
@@ -47,6 +51,8 @@ pub(crate) enum Refused {
     Stranger(String),
     /// A message was not what its client can have sent.
     Forged(String),
+    /// Its client has too many connections.
+    Crowded(String),
     /// Its host answers nothing any more.
     Late,
     /// The connection failed.
@@ -90,7 +96,9 @@ struct State {
     anybody: Option<Arc<Owner>>,
     strangers: AtomicUsize,
     /// The same by address.
-    addresses: Mutex<HashMap<IpAddr, usize>>,
+    addresses: Crowd<IpAddr>,
+    /// Those who have shown who they are.
+    clients: Crowd<Whose>,
     patience: Duration,
 }
 
@@ -99,54 +107,27 @@ pub(crate) struct Stranger<'a> {
     state: &'a State,
     address: IpAddr,
     _place: Place<'a>,
+    _member: Member<'a, IpAddr>,
 }
+
+/// One of those who have, as long as it lives.
+pub(crate) type Guest<'a> = Member<'a, Whose>;
 
 impl State {
     fn stranger(&self, address: IpAddr) -> Option<Stranger<'_>> {
         let place = Place::take(&self.strangers, MOST_STRANGERS)?;
-        let mut addresses = lock(&self.addresses);
-        let count = addresses.entry(address).or_insert(0);
-        if *count >= MOST_OF_ONE {
-            return None;
-        }
-        *count += 1;
-        Some(Stranger { state: self, address, _place: place })
+        let member = self.addresses.enter(address)?;
+        Some(Stranger { state: self, address, _place: place, _member: member })
     }
 }
 
-impl Stranger<'_> {
+impl<'a> Stranger<'a> {
     /// It has shown who it is.
-    pub(crate) fn show_itself(self, incoming: &mut Incoming) -> io::Result<()> {
-        incoming.trust(self.state.patience)
-    }
-}
-
-impl Drop for Stranger<'_> {
-    fn drop(&mut self) {
-        let mut addresses = lock(&self.state.addresses);
-        let left = addresses.get_mut(&self.address).map(|count| {
-            *count -= 1;
-            *count
-        });
-        if left == Some(0) {
-            addresses.remove(&self.address);
-        }
-    }
-}
-
-/// One of a limited number, as long as it lives.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn take(count: &'a AtomicUsize, most: usize) -> Option<Place<'a>> {
-        let fits = |count: usize| (count < most).then_some(count + 1);
-        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok().map(|_| Place(count))
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn show_itself(self, incoming: &mut Incoming, owner: &Owner) -> Result<Guest<'a>, Refused> {
+        let guest = self.state.clients.enter(owner.whose(self.address));
+        let guest = guest.ok_or_else(|| Refused::Crowded(owner.name.clone()))?;
+        incoming.trust(self.state.patience).map_err(Refused::Io)?;
+        Ok(guest)
     }
 }
 
@@ -160,23 +141,28 @@ impl Server {
         let listener = bind(config.listen)?;
         let metrics = config.metrics.map(bind).transpose()?;
         let leases = Arc::new(Leases::new(config.memory, config.large));
-        let owner = |name: &str, quota: u64| Arc::new(Owner::new(name, quota.min(config.memory)));
+        let owner =
+            |name: &str, key: Option<Public>, quota: u64| Arc::new(Owner::new(name, key, quota.min(config.memory)));
         let (pair, clients) = match config.identity {
             Some((pair, clients)) => (Some(pair), clients),
             None => (None, Vec::new()),
         };
         let owners = clients
             .iter()
-            .map(|client| (client.public, owner(&client.name, client.quota.unwrap_or(config.quota))))
+            .map(|client| {
+                let quota = client.quota.unwrap_or(config.quota);
+                (client.public, owner(&client.name, Some(client.public), quota))
+            })
             .collect();
-        let anybody = pair.is_none().then(|| owner("anybody", config.quota));
+        let anybody = pair.is_none().then(|| owner("anybody", None, config.quota));
         let state = State {
             leases,
             pair,
             owners,
             anybody,
             strangers: AtomicUsize::new(0),
-            addresses: Mutex::default(),
+            addresses: Crowd::new(MOST_OF_ONE),
+            clients: Crowd::new(MOST_OF_CLIENT),
             patience: config.patience,
         };
         Ok(Server { listener, metrics, state: Arc::new(state), drain: config.drain })
@@ -269,6 +255,10 @@ impl State {
                     counters.forged.add(1);
                     log::stranger("forged", &[("peer", &peer), ("why", &why)]);
                 }
+                Err(Refused::Crowded(client)) => {
+                    counters.crowded.add(1);
+                    log::stranger("crowded", &[("peer", &peer), ("client", &client)]);
+                }
                 Err(Refused::Late) => {
                     counters.late.add(1);
                     log::stranger("late", &[("peer", &peer)]);
@@ -315,24 +305,24 @@ impl State {
         peer: SocketAddr,
         stranger: Stranger,
     ) -> Result<(), Refused> {
-        let mut known = Some(stranger);
-        let mut held = None;
+        let mut unknown = Some(stranger);
+        let (mut held, mut _guest) = (None, None);
         // The first request shows that this is no replay: within the time that strangers have.
         let deadline = Instant::now() + GREETING;
         loop {
-            if known.is_none() && !control.incoming.message().map_err(Refused::Io)? {
+            if unknown.is_none() && !control.incoming.message().map_err(Refused::Io)? {
                 return Ok(());
             }
             let request = match control.receive(deadline) {
                 Ok(request) => request,
-                Err(error) if known.is_some() => return Err(Refused::greeting(error)),
+                Err(error) if unknown.is_some() => return Err(Refused::greeting(error)),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     return Err(Refused::Forged(error.to_string()));
                 }
                 Err(error) => return Err(Refused::message(error)),
             };
-            if let Some(stranger) = known.take() {
-                stranger.show_itself(&mut control.incoming).map_err(Refused::Io)?;
+            if let Some(stranger) = unknown.take() {
+                _guest = Some(stranger.show_itself(&mut control.incoming, owner)?);
             }
             let ending = self.leases.counters.ending.load(Ordering::SeqCst);
             let answer = match request.as_slice() {
@@ -362,6 +352,57 @@ impl State {
                 _ => return Err(Refused::Forged("no such request".to_owned())),
             };
             control.send(&answer).map_err(Refused::message)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{self, Caller, Calling};
+
+    #[test]
+    fn who_opens_too_many_connections_leaves_those_of_others() {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let [own, first, second] = [(); 3].map(|()| Pair::generate().unwrap());
+        let clients = [&first, &second].map(|pair| Client { public: pair.public, name: "x".to_owned(), quota: None });
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            metrics: None,
+            memory: 64 << 20,
+            quota: 64 << 20,
+            large: false,
+            identity: Some((own.clone(), clients.to_vec())),
+            drain: Duration::ZERO,
+            patience: PATIENCE,
+        };
+        let mut server = Server::bind(config).unwrap_or_else(|(address, error)| panic!("{address}: {error}"));
+        Arc::get_mut(&mut server.state).unwrap().clients = Crowd::new(3);
+        let address = server.addresses().unwrap().0;
+        std::thread::spawn(move || {
+            server.run(|| {
+                loop {
+                    std::thread::park();
+                }
+            })
+        });
+        let lease = |pair: &Pair| {
+            let caller = Caller::Known(Box::new(pair.clone()), own.public);
+            let mut calling = Calling::new(&address.to_string(), &caller, PATIENCE).unwrap();
+            let lease = calling.lease().unwrap();
+            (calling, lease)
+        };
+        let hold = |lease: &client::Lease| client::hold(address, lease.id, &lease.secret, PATIENCE);
+        let (_calling, greedy) = lease(&first);
+        let held: Vec<_> = (0..2).map(|_| hold(&greedy).unwrap()).collect();
+        assert!(hold(&greedy).is_err());
+        let (_other, modest) = lease(&second);
+        assert!(hold(&modest).is_ok());
+        drop(held);
+        let begun = Instant::now();
+        while hold(&greedy).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "its places do not come back");
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -267,3 +267,41 @@ fn a_lane_that_was_left_in_the_middle_of_a_message_keeps_its_store() {
     }
     panic!("the store outlives its lanes");
 }
+
+/// Says a hello that was said before; whether it is answered. The connection stays open, and nothing more is said on it.
+fn replayed(address: SocketAddr, hello: &[u8]) -> (TcpStream, bool) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&Connection::Lane.preamble()).unwrap();
+    stream.write_all(hello).unwrap();
+    let answered = stream.read_exact(&mut [0; ANSWER]).is_ok();
+    (stream, answered)
+}
+
+#[test]
+fn who_says_a_recorded_hello_again_keeps_nothing_alive() {
+    let address = server(64 << 20);
+    let (calling, held) = lease(address);
+    let mut lane = Lane::open(address, &held, NEW_STORE, Purpose::Write);
+    assert_eq!(lane.ask(Kind::Write, 7, 1, &[5; PAGE]).unwrap().0, Status::Done);
+    let hello = |store: u32, purpose: Purpose| {
+        Hello { lease: held.id, store, purpose, random: [store as u8; 32] }.to_bytes(&held.secret)
+    };
+    let recorded =
+        [hello(NEW_STORE, Purpose::Write), hello(lane.store, Purpose::Demand), hello(NEW_STORE, Purpose::Hold)];
+    let open = recorded.map(|hello| replayed(address, &hello));
+    assert!(open.iter().all(|(_, answered)| *answered));
+    drop((lane, calling));
+    let mut observer = Calling::new(&address.to_string(), &Caller::Anybody, PATIENCE).unwrap();
+    // Within less than the time that strangers have, all is given back, whatever is said again meanwhile.
+    let begun = std::time::Instant::now();
+    loop {
+        let figures = observer.status_within(PATIENCE).unwrap();
+        if ["ream_server_leases 0\n", "ream_server_used_bytes 0\n"].iter().all(|line| figures.contains(line)) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3), "it lives on: {figures}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(recorded.iter().all(|hello| !replayed(address, hello).1));
+}

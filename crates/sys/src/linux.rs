@@ -3,10 +3,13 @@
 
 mod awake;
 mod completions;
+mod config;
 mod layered;
 mod servers;
 mod volumes;
 
+use config::fail;
+pub use config::{LinuxConfig, Setup};
 pub use volumes::Anchors;
 
 use crate::copier;
@@ -32,43 +35,6 @@ use crate::user::{Ask, Closed, Rights};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use awake::Awake;
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId, VOLUMES};
-
-/// What a machine is made of.
-pub struct LinuxConfig {
-    /// Places for small frames; rounded up to whole blocks.
-    pub small_frames: u32,
-    /// Blocks of 512 places for huge frames.
-    pub huge_blocks: u32,
-    /// The process's own store, open for reading and writing.
-    pub store: Fd,
-    /// The key of all digests, from [`Key::draw`], the same in all processes that read each other's stores.
-    pub key: &'static Key,
-    /// Most reads and writes in flight, 1 to 1024.
-    pub io_limit: u32,
-    /// Only a userfaultfd of the kind that ordinary users get, even where a better one is allowed.
-    pub user_only: bool,
-    /// What the program's threads lend the kernel: necessary where the userfaultfd may be one for ordinary users only.
-    pub loans: Option<&'static Loans>,
-    /// Whom to ask for what this thread may not open.
-    pub ask: Ask,
-    /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.
-    pub move_pages: bool,
-    /// Use io_uring; otherwise threads.
-    pub uring: bool,
-}
-
-/// Why a machine could not be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Setup {
-    /// What was tried.
-    pub what: &'static str,
-    /// How it failed.
-    pub errno: Errno,
-}
-
-fn fail(what: &'static str) -> impl Fn(Errno) -> Setup {
-    move |errno| Setup { what, errno }
-}
 
 // What a completion is about, in the upper half of its user data; the lower half is the tag.
 const TRANSFER: u64 = 0;

@@ -2,8 +2,9 @@
 //! of an ancestor's groups, which its descendants do not change, to two servers each.
 
 use super::groups::Phase;
-use super::mend::{Found, LOG, LOOK};
+use super::mend::{AGAIN, Found, LOG, LOOK};
 use super::{CHUNK, Remote};
+use crate::process;
 
 impl Remote {
     /// Looks for a run of slots that are to be copied.
@@ -15,7 +16,10 @@ impl Remote {
             let Some(table) = self.tables.get(index as usize).filter(|_| (index as usize) < self.table_count) else {
                 let found = self.mend.begin_again();
                 if !found {
+                    // What could not be copied keeps nobody from writing, nor other groups from being chosen.
                     self.log.leaving = false;
+                    let refused = self.mend.take_refused();
+                    self.log.choose_at = if refused { process::now_us() + AGAIN } else { 0 };
                 }
                 return if found { Found::More } else { Found::Nothing };
             };

@@ -154,8 +154,12 @@ impl Lane {
     fn set_up(way: &Way, stream: &Stream, purpose: Purpose, store: u32, bytes: usize) -> Result<(Lane, u32), Errno> {
         let Greeted { to, from, store } = Lane::greet(way, stream, purpose, store)?;
         stream.ready()?;
-        let lane = Lane {
-            fd: stream.fd,
+        Ok((Lane::new(stream.fd, to, from, bytes)?, store))
+    }
+
+    fn new(fd: Fd, to: Direction, from: Direction, bytes: usize) -> Result<Lane, Errno> {
+        Ok(Lane {
+            fd,
             to,
             from,
             out: MapSlice::new(bytes)?,
@@ -172,8 +176,7 @@ impl Lane {
             heard: process::now_us(),
             wakes_at: 1,
             transfers: MapSlice::new(2)?,
-        };
-        Ok((lane, store))
+        })
     }
 
     /// Whether all that was to be sent is on its way.
@@ -446,3 +449,6 @@ fn passing(result: i32) -> bool {
 fn failed(result: i32) -> Lost {
     Lost::Failed(Errno(result.unsigned_abs() as u16))
 }
+
+#[cfg(test)]
+mod tests;

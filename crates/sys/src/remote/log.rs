@@ -17,6 +17,8 @@ use ream_wire::message::Status;
 use ream_wire::seal;
 
 mod answers;
+#[cfg(test)]
+mod tests;
 
 /// In a lane's queue: the number is that of a piece.
 pub(super) const PIECE: u32 = 1 << 30;
@@ -26,6 +28,8 @@ const SUM: u32 = u32::MAX;
 const COUNT: u64 = 20_000;
 /// How long no copying begins after somebody wanted all to be settled, in microseconds.
 const CALM: u64 = 5_000;
+/// How long writes are held back for the sake of copying that does not get on, in microseconds.
+const HELD: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -78,8 +82,14 @@ pub(super) struct Log {
     /// Groups are being emptied; they need not be soon, since servers have much room.
     pub(super) leaving: bool,
     roomy: bool,
-    /// Since when pages wait for servers that are away; 0 when none do.
+    /// When those that could not be emptied are tried again, and no others are chosen before; 0 when there are none.
+    pub(super) choose_at: u64,
+    /// Since when writes are held back and nothing was copied; 0 when none are.
+    held_since: u64,
+    /// Since when nobody has kept a page, and some wait for servers that are away; 0 when none do.
     stranded_since: u64,
+    /// That was for too long: until somebody keeps one, who writes hears that there is no room.
+    pub(super) in_vain: bool,
     /// When somebody wanted all to be settled.
     asked: AtomicU64,
 }
@@ -99,7 +109,10 @@ impl Log {
             exposed: (0, 0),
             leaving: false,
             roomy: false,
+            choose_at: 0,
+            held_since: 0,
             stranded_since: 0,
+            in_vain: false,
             asked: AtomicU64::new(0),
         }
     }
@@ -132,6 +145,19 @@ impl Log {
     /// Lets the waiting have begun later.
     pub(super) fn forgive(&mut self, us: u64) {
         self.stranded_since += if self.stranded_since > 0 { us } else { 0 };
+    }
+
+    /// The waiting for servers that are away begins now, if there is any.
+    pub(super) fn wait_anew(&mut self) {
+        self.stranded_since = if self.stranded_since > 0 { process::now_us() } else { 0 };
+    }
+
+    /// A server has kept a piece.
+    fn kept(&mut self, copied: bool) {
+        (self.stranded_since, self.in_vain) = (0, false);
+        if copied {
+            self.held_since = 0;
+        }
     }
 
     /// What is exposed is counted at once.
@@ -196,8 +222,9 @@ impl Remote {
         }
         let stranded = !self.log.waiting.is_empty() && self.usable() == 0;
         self.log.stranded_since = match self.log.stranded_since {
-            _ if !stranded => 0,
-            0 => process::now_us(),
+            // Those that wait are offered again to servers that had no room: only what is kept, or given up, waits no more.
+            _ if self.log.busy == 0 => 0,
+            0 if stranded => process::now_us(),
             since => since,
         };
         for _ in 0..self.log.sums.len() {
@@ -237,6 +264,11 @@ impl Remote {
         }
     }
 
+    /// Whether somebody takes pages.
+    pub(super) fn has_room(&self) -> bool {
+        self.usable() != 0
+    }
+
     /// Whether pages can be had a place with a sum.
     pub(super) fn can_make_whole(&self) -> bool {
         self.usable().count_ones() > 1
@@ -250,15 +282,15 @@ impl Remote {
         }
         let usable = self.usable();
         if usable == 0 {
-            // While one is away that may have room, it is waited for.
-            let all = self.all_are_up();
-            if all {
+            // While one is away that may have room, it is waited for, but not for ever.
+            let full = self.all_are_up() || self.up != 0 && self.log.in_vain;
+            if full {
                 self.piece_failed(number, Errno::NOSPC.negative());
             }
-            return all;
+            return full;
         }
         // What is copied makes room, so it does not wait for any.
-        if piece.write < self.config.io_limit && self.log.leaving && !self.log.roomy && self.has_many_gaps() {
+        if piece.write < self.config.io_limit && self.holds_back() {
             return false;
         }
         let together = self.log.free.is_empty();
@@ -400,6 +432,20 @@ impl Remote {
         }
     }
 
+    /// Whether writes wait until groups of many gaps are emptied. Not where somebody waits for all to be settled, since nothing is
+    /// copied then, nor where nothing gets copied.
+    fn holds_back(&mut self) -> bool {
+        if !self.log.leaving || self.log.roomy || !self.has_many_gaps() {
+            self.log.held_since = 0;
+            return false;
+        }
+        let now = process::now_us();
+        if self.log.held_since == 0 {
+            self.log.held_since = now;
+        }
+        self.log.may_copy() && now.saturating_sub(self.log.held_since) < HELD
+    }
+
     fn has_many_gaps(&self) -> bool {
         self.tables.get(0).and_then(Table::groups).is_some_and(Groups::has_many_gaps)
     }
@@ -432,9 +478,12 @@ impl Remote {
                 peer.frees.push((group * ROWS, ROWS));
             }
         }
-        if !self.log.leaving && groups.choose_leaving(self.log.roomy) {
-            self.log.leaving = true;
-            self.mend.wake();
+        if !self.log.leaving && process::now_us() >= self.log.choose_at {
+            let again = core::mem::take(&mut self.log.choose_at) > 0;
+            if groups.choose_leaving(self.log.roomy) || again {
+                self.log.leaving = true;
+                self.mend.wake();
+            }
         }
     }
 

@@ -26,6 +26,10 @@ impl Remote {
         let Some(peer) = self.peers.get_mut(index).filter(|peer| peer.is_up()) else { return };
         peer.shut();
         self.up &= !(1 << index);
+        if self.up == 0 {
+            // Each has the whole time to come back.
+            self.log.wait_anew();
+        }
         self.config.session.servers().lose(index, process::now_us());
         self.config.process.counters.server_losses.add(1);
         let alone = self.count == 1 && self.spill.is_none();
@@ -96,14 +100,17 @@ impl Remote {
 
     /// Asks again, now that something has changed.
     fn unpark(&mut self) {
+        let since = self.parked_since;
         for _ in 0..self.parked.len() {
-            let Some(tag) = self.parked.pop() else { return };
+            let Some(tag) = self.parked.pop() else { break };
             match self.ops.get(tag as usize).map(|op| op.nature()) {
                 Some(Nature::Read) => self.route(tag),
                 Some(Nature::Write) => self.begin_write(tag),
                 _ => {}
             }
         }
+        // What is still there has waited all the time.
+        self.parked_since = since;
     }
 
     /// Lets go of servers that were lost, and calls them again.
@@ -227,7 +234,7 @@ impl Remote {
                 left = left.min((since + limit.min(self.config.deadline_us)).saturating_sub(now).max(GLANCE) + 1000);
             }
         }
-        let waits = !self.parked.is_empty() || self.builds.is_waited_for();
+        let waits = !self.parked.is_empty() || self.builds.is_waited_for() || self.log.choose_at > 0;
         if self.up != (1 << self.count) - 1 || self.mend.is_busy() || waits {
             left = left.min(GLANCE);
         }
@@ -263,9 +270,12 @@ impl Remote {
             self.forgive(now - self.asleep_until);
         }
         self.looked = now;
-        let waits = [(!self.parked.is_empty()).then_some(self.parked_since), self.log.stranded_since()];
         let late = |since: u64| now.saturating_sub(since) > self.config.deadline_us;
-        if waits.into_iter().flatten().any(late) && !self.fatal {
+        let parked = !self.parked.is_empty() && late(self.parked_since);
+        let stranded = self.log.stranded_since().is_some_and(late);
+        // Those that are there have no room: it is as when all are, and the program goes on with the memory that it has.
+        self.log.in_vain |= stranded && self.up != 0;
+        if (parked || stranded && self.up == 0) && !self.fatal {
             self.fatal = true;
             // One that is away, if any is.
             let away = self.up.trailing_ones() as usize;
@@ -317,3 +327,6 @@ impl Remote {
             && self.config.session.servers().may_give_up(index, now)
     }
 }
+
+#[cfg(test)]
+mod tests;

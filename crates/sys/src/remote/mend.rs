@@ -5,6 +5,7 @@
 //! not open: what is there instead is not what its number was used for, and the same number with anything else gives the page
 //! away. Whoever seals asks for both.
 
+use super::changes::Change;
 use super::{AHEAD, CHUNK, Nature, Op, Remote, SEGMENT, SPILLED, Table, WRITE};
 use crate::file::Part;
 use crate::memory::MapSlice;
@@ -21,7 +22,7 @@ pub(super) const LOG: usize = usize::MAX;
 /// When all was looked at and some of it is under way, how long until it is looked at again.
 const BRIEF: u64 = 1000;
 /// When there was nobody to copy to, or to copy from, how long until that is tried again, in microseconds.
-const AGAIN: u64 = 100_000;
+pub(super) const AGAIN: u64 = 100_000;
 
 /// A run of pages that is being copied.
 #[derive(Clone, Copy)]
@@ -73,10 +74,11 @@ pub(super) struct Mend {
     table: u32,
     slot: u32,
     awake: bool,
-    /// Whether something was found since the search began at the start, and when it may begin again.
+    /// Whether something was found since the search began at the start, where pages have a sum whether that got on, and when it
+    /// may begin again.
     found: bool,
     not_before: u64,
-    /// Pages could not be copied, since they did not open: others may open later.
+    /// Pages could not be copied, since they did not open, or nobody took them: that may be otherwise later.
     refused: bool,
 }
 
@@ -125,10 +127,15 @@ impl Mend {
         (self.table, self.slot) = place;
     }
 
-    /// The search begins at the start; whether it had found something.
+    /// The search begins at the start; whether anything came of what it had found, or may still.
     pub(super) fn begin_again(&mut self) -> bool {
         self.go_on_at((0, 0));
-        core::mem::take(&mut self.found)
+        core::mem::take(&mut self.found) || self.jobs.iter().any(|job| job.busy)
+    }
+
+    /// Whether there was something that could not be copied; once.
+    pub(super) fn take_refused(&mut self) -> bool {
+        core::mem::take(&mut self.refused)
     }
 
     /// Whether slots are being copied.
@@ -137,8 +144,7 @@ impl Mend {
         jobs.any(|job| job.busy && job.table == table && job.slot < slot + pages && slot < job.slot + job.pages)
     }
 
-    pub(super) fn found(&mut self, table: u32, slot: u32, pages: u32, target: usize) -> Found {
-        self.found = true;
+    pub(super) fn found(&self, table: u32, slot: u32, pages: u32, target: usize) -> Found {
         Found::Job(Job { busy: true, table, slot, pages, target, ..FREE })
     }
 
@@ -207,7 +213,7 @@ impl Remote {
             self.mend.awake = self.mend.jobs.iter().any(|job| job.busy);
             return false;
         }
-        if self.log.is_some() && !self.log.may_copy() {
+        if self.log.is_some() && !(self.log.may_copy() && self.has_room()) {
             return false;
         }
         let now = process::now_us();
@@ -222,7 +228,7 @@ impl Remote {
                     return false;
                 }
                 Found::More => {
-                    let refused = core::mem::take(&mut self.mend.refused);
+                    let refused = self.mend.take_refused();
                     self.mend.not_before = now + if refused { AGAIN } else { BRIEF };
                     return false;
                 }
@@ -372,7 +378,11 @@ impl Remote {
         let Some(job) = self.mend.jobs.get(number).copied() else { return };
         let current = self.mend.is_current(number, &self.tables);
         let there = matches!(job.target, ream_stats::SPILL | LOG) || self.up >> job.target & 1 != 0;
-        if result < 0 || !current || !there {
+        let goes_on = result >= 0 && current && there;
+        // It has got on when it is copied, or was overtaken.
+        self.mend.found |= self.log.is_some() && result >= 0 && !(read && goes_on);
+        self.mend.refused |= result < 0;
+        if !goes_on {
             return self.end_job(number);
         }
         if read {
@@ -397,7 +407,7 @@ impl Remote {
                 table.put(slot, 1, who, &mut self.counts);
             }
         }
-        self.changes.add(job.table, job.slot, job.pages);
+        self.changes.add(job.table, job.slot, job.pages, Change::Moved);
         self.config.process.counters.pages_copied_again.add(job.pages.into());
         if self.counts.missing == 0 {
             self.degraded = false;
@@ -410,7 +420,7 @@ impl Remote {
         if let Some(table) = self.tables.get_mut(job.table as usize).filter(|_| job.target != LOG) {
             (job.slot..job.slot + job.pages).for_each(|slot| table.add_copy(slot, job.target));
         }
-        self.changes.add(job.table, job.slot, job.pages);
+        self.changes.add(job.table, job.slot, job.pages, Change::Moved);
         self.config.process.counters.pages_copied_again.add(job.pages.into());
     }
 

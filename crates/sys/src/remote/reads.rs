@@ -1,5 +1,6 @@
 //! Reads: from whom, what has come, and what is done when it is not what it should be.
 
+use super::changes::Change;
 use super::{AHEAD, DEMAND, Lost, News, Remote, SMALL, SPILLED};
 use crate::process;
 use ream_page::PAGE_BYTES;
@@ -87,14 +88,14 @@ impl Remote {
         let op = self.ops.get(tag as usize).ok_or(Lost::Refused)?;
         let table = self.tables.get(op.table as usize).ok_or(Lost::Refused)?;
         let first = op.slot + op.done;
-        let held = (first..first + op.part).find(|slot| table.holder(*slot) != 0).unwrap_or(first);
+        let held = (first..first + op.part).find(|slot| table.holder(*slot) >> index & 1 != 0).unwrap_or(first);
         let summed = table.groups().is_some();
         let (store, at) = if summed { (op.store, op.at) } else { (table.store_at(index, held), first) };
         if let Some(lane) = peer.lanes.as_mut().and_then(|lanes| lanes.get_mut(which)) {
             lane.request(Kind::Read, tag, store, at, op.part as u16);
         }
-        // What is computed is as old as the first that was asked for it.
-        if let Some(op) = self.ops.get_mut(tag as usize).filter(|_| !self.builds.has(tag)) {
+        // Which row is asked for was settled before.
+        if let Some(op) = self.ops.get_mut(tag as usize).filter(|_| !summed) {
             op.changes = self.changes.count();
         }
         Ok(true)
@@ -140,17 +141,19 @@ impl Remote {
         self.end(tag, result);
     }
 
-    /// Opens the pages of a read where they are. One that does not open is lost there: false when another has it, or
-    /// when it may have been written meanwhile. Where nobody else does it holds zeros, and whether anybody wanted it, the pager finds out, which keeps a hash of each page
-    /// that is stored.
+    /// Opens the pages of a read where they are. One that does not open is lost there. False when some are to be asked for again:
+    /// another has one, or it was not clear what had become of it meanwhile. What nobody else has holds zeros, and whether anybody
+    /// wanted it, the pager finds out, which keeps a hash of each page that is stored.
     fn open(&mut self, index: usize, which: usize, tag: u32) -> bool {
         let Some(op) = self.ops.get(tag as usize).copied() else { return true };
         let other = if op.table == 0 { None } else { self.key_of(op.table) };
         let key = other.as_ref().unwrap_or(&self.key);
+        let can = self.up | SPILLED;
         let Some(table) = self.tables.get_mut(op.table as usize) else { return true };
+        let summed = table.groups().is_some();
         let lane = self.peers.get(index).and_then(|peer| peer.lanes.as_ref()).and_then(|lanes| lanes.get(which));
         let Some(lane) = lane else { return true };
-        let (mut forged, mut elsewhere) = (false, false);
+        let (mut forged, mut elsewhere, mut again) = (false, false, false);
         for number in 0..op.part {
             let slot = op.slot + op.done + number;
             let place = Place { lease: table.lease, store: table.store, slot, version: table.version(slot) };
@@ -165,23 +168,31 @@ impl Remote {
                 self.mend.opened(tag, slot);
                 continue;
             }
-            // What was never written is read along at times, and then not wanted.
-            if who >> index & 1 != 0 {
-                match self.changes.since(op.changes, op.table, slot) {
-                    Some(true) => continue,
-                    Some(false) => {}
-                    None => return false,
-                }
-                forged = true;
-                if table.groups().is_some() {
-                    table.spoil(slot, index);
-                    (elsewhere, self.log.leaving) = (true, true);
+            // What nobody has was never written, or is being written: it is read along at times, and then not wanted. Asked for
+            // again it would not open either.
+            if who == 0 || !summed && who & can == 0 {
+                continue;
+            }
+            let here =
+                if summed { table.is_at(slot, index, (op.store, op.at + number)) } else { who >> index & 1 != 0 };
+            match self.changes.since(op.changes, op.table, slot) {
+                Some(Change::Written) => continue,
+                Some(Change::No) if here => {}
+                // It was found out already that this is not genuine, or it is somewhere else since.
+                Some(Change::No | Change::Moved) | None => {
+                    again = true;
                     continue;
                 }
-                let others = who & !(1 << index);
-                elsewhere |= others != 0;
-                table.put(slot, 1, others, &mut self.counts);
             }
+            forged = true;
+            if summed {
+                table.spoil(slot, index, op.store);
+                (elsewhere, self.log.leaving) = (true, true);
+                continue;
+            }
+            let others = who & !(1 << index);
+            elsewhere |= others != 0;
+            table.put(slot, 1, others, &mut self.counts);
         }
         if forged {
             if self.forged.is_none() || !elsewhere {
@@ -193,6 +204,9 @@ impl Remote {
                 self.tell(News::Forged(index));
             }
         }
-        !elsewhere
+        !(elsewhere || again)
     }
 }
+
+#[cfg(test)]
+mod tests;

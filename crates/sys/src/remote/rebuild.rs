@@ -1,12 +1,14 @@
 //! Reads where pages have a sum: from the server that has them, or, when that is lost, computed from what the others of
 //! their group have.
 
+use super::changes::Change;
 use super::groups::{ROW, ROWS, add};
 use super::{AHEAD, DEMAND, Remote};
 use crate::Errno;
 use crate::memory::MapSlice;
 use crate::queue::Queue;
 use ream_page::PAGE_BYTES;
+use ream_stats::SERVERS;
 use ream_wire::SEAL;
 use ream_wire::seal::Place;
 
@@ -24,7 +26,11 @@ struct Build {
     row: u32,
     /// Bit by server: it is still to be asked.
     left: u32,
+    /// Rows of the group that each had when that began. A group that is open gets more, which the sum of then knows nothing of.
+    rows: [u8; SERVERS],
 }
+
+const _: () = assert!(ROWS <= u8::MAX as u32, "rows fit");
 
 /// What is being computed.
 pub(super) struct Builds {
@@ -51,7 +57,7 @@ enum Spot {
     Copied(u32),
 }
 
-const FREE: Build = Build { read: 0, pages: 0, server: 0, row: 0, left: 0 };
+const FREE: Build = Build { read: 0, pages: 0, server: 0, row: 0, left: 0, rows: [0; SERVERS] };
 /// Bytes of a run.
 const RUN: usize = ROWS as usize * ROW;
 
@@ -81,11 +87,6 @@ impl Builds {
         self.memory.as_mut_slice().get_mut(first..first + ROW).unwrap_or(&mut [])
     }
 
-    /// Whether that read is computed.
-    pub(super) fn has(&self, tag: u32) -> bool {
-        self.of(tag).is_some()
-    }
-
     /// Whether a read waits.
     pub(super) fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
@@ -113,6 +114,10 @@ impl Remote {
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
         let (first, end) = (op.slot + op.done, op.slot + op.pages);
         self.mend.reads_again(tag, first);
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            // The rows are those of now, whenever they are asked for.
+            op.changes = self.changes.count();
+        }
         let spot = self.spot(op.table, first);
         // As long as the rows, too, follow one another in one group.
         let follows = |slot: &u32| match (spot, self.spot(op.table, *slot)) {
@@ -218,11 +223,10 @@ impl Remote {
             place.fill(0);
             add(place, groups.sum(group, row + at, 1));
         }
+        let rows = |index: usize| if sum >> index & 1 != 0 { it.rows() } else { it.rows_of(index) };
         if let Some(build) = self.builds.builds.get_mut(number) {
-            *build = Build { read: tag + 1, pages, server: server as u32, row, left: sources | sum };
-        }
-        if let Some(op) = self.ops.get_mut(tag as usize) {
-            op.changes = self.changes.count();
+            let rows = core::array::from_fn(|index| rows(index) as u8);
+            *build = Build { read: tag + 1, pages, server: server as u32, row, left: sources | sum, rows };
         }
         self.pin(tag, group);
         self.build_on(tag, number);
@@ -237,9 +241,8 @@ impl Remote {
         let (server, row) = (build.left.trailing_zeros() as usize, build.row);
         build.left &= build.left - 1;
         let Some(table) = self.tables.get(op.table as usize) else { return };
-        let it = table.groups().and_then(|groups| groups.get(row / ROWS));
-        let rows = it.map_or(0, |it| if it.sum_at() == Some(server) { it.rows() } else { it.rows_of(server) });
-        let pages = build.pages.min(rows.saturating_sub(row % ROWS));
+        let rows = build.rows.get(server).copied().unwrap_or(0);
+        let pages = build.pages.min(u32::from(rows).saturating_sub(row % ROWS));
         let store = table.stores.get(server).copied().unwrap_or(0);
         self.ask(tag, server, store, row, pages);
     }
@@ -295,8 +298,10 @@ impl Remote {
             }
             // A page that was written anew meanwhile nobody wants.
             match self.changes.since(op.changes, op.table, slot) {
-                Some(changed) => wrong |= !changed,
-                None => return self.route_row(tag),
+                Some(Change::Written) => {}
+                Some(Change::No) => wrong = true,
+                // It is somewhere else, or may be.
+                Some(Change::Moved) | None => return self.route_row(tag),
             }
         }
         if wrong {
@@ -316,3 +321,6 @@ impl Remote {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

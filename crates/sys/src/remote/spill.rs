@@ -5,6 +5,7 @@
 //! sealed (`--encrypt`), as what goes to the servers is, with the same seals: key, slot and version are the same, and
 //! so is the page.
 
+use super::changes::Change;
 use super::{CHUNK, News, Remote, SPILLED};
 use crate::file::{Fd, Part};
 use crate::io::Io;
@@ -70,6 +71,22 @@ impl Spill {
         self.blocks.iter().any(|block| block.pages > 0 && block.slot < slot + pages && slot < block.slot + block.pages)
     }
 
+    /// Where a slot's page is in a block, and how many of so many follow it there; or how many are in none.
+    fn in_block(&self, slot: u32, pages: u32) -> (Option<usize>, u32) {
+        let mut before = pages;
+        for (number, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.pages > 0) {
+            let end = block.slot + block.pages;
+            if (block.slot..end).contains(&slot) {
+                let place = number * CHUNK as usize + (slot - block.slot) as usize;
+                return (Some(place * PAGE_BYTES), pages.min(end - slot));
+            }
+            if block.slot > slot {
+                before = before.min(block.slot - slot);
+            }
+        }
+        (None, before)
+    }
+
     /// Has a block written, or the rest of it.
     fn submit(&mut self, number: usize, io: &mut Io, file: Fd) {
         let start = self.memory.as_ptr().expose_provenance() + number * CHUNK as usize * PAGE_BYTES;
@@ -101,18 +118,19 @@ impl Remote {
                 }
             }
         }
+        let mut more = false;
         for _ in 0..self.spill.as_ref().map_or(0, |spill| spill.reads.len()) {
             let Some(tag) = self.spill.as_mut().and_then(|spill| spill.reads.pop()) else { break };
-            self.take_read(tag, io, files);
+            more |= self.take_read(tag, io, files);
         }
-        let Some(spill) = &mut self.spill else { return false };
+        let Some(spill) = &mut self.spill else { return more };
         for number in 0..BLOCKS {
             let due = spill.blocks.get(number).is_some_and(|block| block.pages > 0 && (1..=now).contains(&block.again));
             if due {
                 spill.submit(number, io, files.first().copied().unwrap_or(Fd::NONE));
             }
         }
-        false
+        more
     }
 
     /// Copies a write's pages into blocks. False while there are none, or a write of the same pages is on its way.
@@ -172,23 +190,43 @@ impl Remote {
         self.settle(tag);
     }
 
-    /// Reads from the file; what is on its way there is waited for.
-    fn take_read(&mut self, tag: u32, io: &mut Io, files: &[Fd]) {
-        let Some(op) = self.ops.get(tag as usize).copied() else { return };
-        let Some(spill) = &mut self.spill else { return };
+    /// Reads from the file, or, what is still on its way there or is refused there, from its block. Returns whether
+    /// that was done at once.
+    fn take_read(&mut self, tag: u32, io: &mut Io, files: &[Fd]) -> bool {
+        let (Some(op), Some(spill)) = (self.ops.get_mut(tag as usize), &mut self.spill) else { return false };
         let first = op.slot + op.done;
-        let waits = op.table == 0 && spill.touches(first, op.part);
+        // Of what ancestors have stored all is in their files.
+        let (block, pages) = if op.table == 0 { spill.in_block(first, op.part) } else { (None, op.part) };
+        let bytes = pages as usize * PAGE_BYTES;
+        (op.part, op.changes) = (pages, self.changes.count());
+        if let Some(source) = block.and_then(|at| spill.memory.as_slice().get(at..at + bytes)) {
+            // SAFETY: frames of the read, which nobody else uses before its end is told; no block lies in them.
+            unsafe {
+                let frames = core::ptr::with_exposed_provenance_mut::<u8>(op.place());
+                frames.copy_from_nonoverlapping(source.as_ptr(), bytes);
+            }
+            self.spill_read(tag, bytes as i32);
+            return true;
+        }
+        // What was to come into the file, and did not, is had from elsewhere: what lies there is older.
+        let Some(table) = self.tables.get(op.table as usize) else { return false };
+        let gone = |slot| {
+            let who = table.holder(slot) & (self.up | SPILLED);
+            who != 0 && who & SPILLED == 0
+        };
+        if (first..first + pages).any(gone) {
+            self.route(tag);
+            return true;
+        }
         // Those of ancestors have the numbers that their stores have.
         let file = files.get(op.table as usize).copied().unwrap_or(Fd::NONE);
-        let bytes = op.part * PAGE_BYTES as u32;
         // SAFETY: the frames are the read's, and left alone until its end.
-        let begun = !waits
-            && unsafe { io.read(file, op.place(), bytes, Slot(first).offset(), SPILL_READ | u64::from(tag)) }.is_ok();
-        if !begun {
+        let begun =
+            unsafe { io.read(file, op.place(), bytes as u32, Slot(first).offset(), SPILL_READ | u64::from(tag)) };
+        if begun.is_err() {
             spill.reads.push(tag);
-        } else if let Some(op) = self.ops.get_mut(tag as usize) {
-            op.changes = self.changes.count();
         }
+        false
     }
 
     /// A block has been written, or not, or a read from the file has ended.
@@ -212,14 +250,16 @@ impl Remote {
         }
     }
 
-    /// Opens pages from the file where they are. False when one must be had from elsewhere; one that nobody else has holds
-    /// zeros, and the pager's hash decides whether anybody wanted it.
+    /// Opens pages from the file where they are. False when some are to be asked for again: another has one, or it was
+    /// not clear what had become of it meanwhile. What nobody else has holds zeros, and the pager's hash decides whether
+    /// anybody wanted it.
     fn open_spilled(&mut self, tag: u32) -> bool {
         let Some(op) = self.ops.get(tag as usize).copied() else { return true };
         let other = if op.table == 0 { None } else { self.key_of(op.table) };
         let key = other.as_ref().unwrap_or(&self.key);
+        let can = self.up | SPILLED;
         let Some(table) = self.tables.get_mut(op.table as usize) else { return true };
-        let (mut forged, mut elsewhere) = (false, false);
+        let (mut forged, mut elsewhere, mut again) = (false, false, false);
         for number in 0..op.part {
             let slot = op.slot + op.done + number;
             let bound = Place { lease: table.lease, store: table.store, slot, version: table.version(slot) };
@@ -233,13 +273,17 @@ impl Remote {
                 self.mend.opened(tag, slot);
                 continue;
             }
-            if who & SPILLED == 0 {
+            // As in `open`: nobody wants what nobody has.
+            if who & can == 0 {
                 continue;
             }
             match self.changes.since(op.changes, op.table, slot) {
-                Some(true) => continue,
-                Some(false) => {}
-                None => return false,
+                Some(Change::Written) => continue,
+                Some(Change::No) if who & SPILLED != 0 => {}
+                Some(Change::No | Change::Moved) | None => {
+                    again = true;
+                    continue;
+                }
             }
             forged = true;
             elsewhere |= who & !SPILLED != 0;
@@ -253,7 +297,7 @@ impl Remote {
                 self.tell(News::Forged(SPILL));
             }
         }
-        !elsewhere
+        !(elsewhere || again)
     }
 
     /// A block has been written, or not.

@@ -114,11 +114,23 @@ impl Table {
         self.set_holder(slot, 1 << server);
     }
 
-    /// What a server has of a slot is not genuine: in its column, or the copy.
-    pub(super) fn spoil(&mut self, slot: u32, server: usize) {
-        let copies = self.byte(self.copies, slot);
-        if copies >> server & 1 != 0 {
-            return self.set_copies(slot, copies & !(1 << server));
+    /// Whether what a server has in that store of it, and there in that place, is a slot's, where pages have a sum: a
+    /// copy, or in its column, and genuine as far as is known.
+    pub(super) fn is_at(&self, slot: u32, server: usize, (store, at): (u32, u32)) -> bool {
+        if self.is_attic(server, store) {
+            return self.copies_of(slot) >> server & 1 != 0;
+        }
+        self.column_of(slot) == Some((server, false)) && self.groups.row(slot) == at
+    }
+
+    fn is_attic(&self, server: usize, store: u32) -> bool {
+        self.copies != 0 && self.attics.get(server) == Some(&store)
+    }
+
+    /// What a server has in that store is not genuine: the copy, or in its column.
+    pub(super) fn spoil(&mut self, slot: u32, server: usize, store: u32) {
+        if self.is_attic(server, store) {
+            return self.set_copies(slot, self.byte(self.copies, slot) & !(1 << server));
         }
         self.set_holder(slot, self.byte(self.holders, slot) | SPILLED as u8);
         let (group, ancestor) = (self.groups.row(slot) / ROWS, self.copies != 0);

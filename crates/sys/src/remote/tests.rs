@@ -35,6 +35,48 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
     remote
 }
 
+/// The same, with lanes on which nothing is sent: what is asked is counted as asked.
+pub(super) fn with_lanes(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> Remote {
+    let mut remote = remote(servers, change);
+    for peer in remote.peers.iter_mut().take(servers) {
+        peer.lanes = Some(core::array::from_fn(|_| Lane::unconnected((CHUNK as usize + 1) * (PAGE_BYTES + 16))));
+    }
+    remote
+}
+
+/// A list of parts that is one run of pages.
+pub(super) fn whole(pages: &[u8]) -> [Part; 1] {
+    [Part { address: pages.as_ptr().expose_provenance(), bytes: pages.len() }]
+}
+
+/// A server is away.
+pub(super) fn away(remote: &mut Remote, index: usize) {
+    remote.up &= !(1 << index);
+    remote.peers[index].state = State::Down;
+    // It is not called for as long as a test takes.
+    remote.peers[index].retry_at = u64::MAX;
+}
+
+#[test]
+fn servers_that_are_about_to_end_are_written_to_where_no_other_has_room() {
+    let page = [7; PAGE_BYTES];
+    let parts = whole(&page);
+    let targets = |change: fn(&mut [Peer; SERVERS])| {
+        let mut remote = remote(2, |config| config.replicas = 2);
+        change(&mut remote.peers);
+        remote.write(1, Slot(0), &parts);
+        assert_eq!(remote.pop_ended(), None);
+        remote.ops.get(1).unwrap().targets
+    };
+    assert_eq!(targets(|peers| (peers[0].ending, peers[1].ending) = (true, true)), 0b11);
+    assert_eq!(targets(|peers| peers[0].ending = true), 0b10);
+    let full = |peers: &mut [Peer; SERVERS]| {
+        peers[0].ending = true;
+        peers[1].fill_up(process::now_us());
+    };
+    assert_eq!(targets(full), 0b01);
+}
+
 #[test]
 fn there_is_a_place_for_the_news_that_ends_the_program() {
     let mut remote = remote(2, |_| {});

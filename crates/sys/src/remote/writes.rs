@@ -1,6 +1,8 @@
 //! Writes: to whom, what was answered, and who has a page then.
 
+use super::changes::Change;
 use super::log::PIECE;
+use super::peer::Peer;
 use super::{CHUNK, Lost, Message, News, Remote, SEGMENT, SPILLED, WRITE};
 use crate::file::Part;
 use crate::{Errno, process};
@@ -15,14 +17,17 @@ const SEGMENT_BYTES: u64 = SEGMENT as u64 * 4096;
 const NEAR: u64 = 200 * 16;
 
 impl Remote {
-    /// Of the servers that can be used the one with the most memory, by how far away it is.
+    /// Of the servers that can be used the one with the most memory, by how far away it is. Those that are about to end are, where
+    /// no other has room.
     pub(super) fn choose(&mut self, without: u32) -> Option<usize> {
         let now = process::now_us();
+        let stays = |peer: &Peer| peer.is_up() && !peer.ending && !peer.is_full(now);
+        let some_stay = self.peers.iter().take(self.count).any(stays);
         let mut best: Option<(u64, usize)> = None;
         for (index, peer) in self.peers.iter_mut().enumerate().take(self.count) {
             let told = self.config.session.servers().get(index).map_or(0, |server| server.free());
             peer.told(told);
-            if without >> index & 1 != 0 || !peer.is_up() || peer.ending || peer.is_full(now) {
+            if without >> index & 1 != 0 || !peer.is_up() || peer.ending && some_stay || peer.is_full(now) {
                 continue;
             }
             let worth = (peer.free / 4096 + 1) * 1024 / (peer.latency + NEAR);
@@ -244,7 +249,7 @@ impl Remote {
             if let Some(table) = self.tables.get_mut(op.table as usize) {
                 table.put(op.slot, op.pages, op.good, &mut self.counts);
             }
-            self.changes.add(op.table, op.slot, op.pages);
+            self.changes.add(op.table, op.slot, op.pages, Change::Written);
             if op.good != 0 && op.good.count_ones() < self.config.replicas + u32::from(self.config.spill) {
                 self.mend.wake();
                 let full = op.failed == Errno::NOSPC.negative();

@@ -1,6 +1,7 @@
 //! What becomes of pieces: kept, or given to other servers, and then taken out of the sum again.
 
 use super::*;
+use crate::remote::changes::Change;
 
 impl Remote {
     /// A server has answered to a piece.
@@ -53,6 +54,10 @@ impl Remote {
     fn piece_kept(&mut self, number: u32, piece: &Piece) {
         let Some(op) = self.ops.get(piece.write as usize).copied() else { return };
         let copied = piece.write.checked_sub(self.config.io_limit);
+        // At once, and not when all of the write is kept: a read under way has asked for the rows of before.
+        let change = if copied.is_some() { Change::Moved } else { Change::Written };
+        self.changes.add(0, op.slot + piece.offset, piece.pages, change);
+        self.log.kept(copied.is_some());
         if let Some(own) = self.tables.get_mut(0) {
             for at in 0..piece.pages {
                 let slot = op.slot + piece.offset + at;
@@ -139,9 +144,6 @@ impl Remote {
             return;
         }
         if op.kept == op.pages {
-            if tag < self.config.io_limit {
-                self.changes.add(0, op.slot, op.pages);
-            }
             return self.end(tag, (op.pages as usize * PAGE_BYTES) as i32);
         }
         if tag < self.config.io_limit {
@@ -149,7 +151,7 @@ impl Remote {
             if let Some(own) = self.tables.get_mut(0) {
                 own.put(op.slot, op.pages, 0, &mut self.counts);
             }
-            self.changes.add(0, op.slot, op.pages);
+            self.changes.add(0, op.slot, op.pages, Change::Written);
         }
         self.end(tag, op.failed);
     }

@@ -79,7 +79,7 @@ fn what_nobody_can_give_is_not_copied_as_zeros() {
     let tag = copy(&mut remote, second, 1);
     // The server has sent it, and it did not open there; what it could be computed from is lost.
     let own = remote.tables.get_mut(0).unwrap();
-    own.spoil(second, 2);
+    own.spoil(second, 2, 0);
     remote.route(tag);
     assert_eq!(written(&remote), []);
     assert!(!remote.mend.has(0, second, remote.tables.get(0).unwrap()));
@@ -121,4 +121,29 @@ fn what_is_read_once_more_must_open_once_more() {
     remote.mend.opened(tag, 10);
     (4..10).for_each(|slot| remote.mend.opened(tag, slot));
     assert!(remote.mend.is_current(0, &remote.tables));
+}
+
+#[test]
+fn what_cannot_be_copied_keeps_nobody_waiting() {
+    let mut remote = with_pages(1);
+    let groups = remote.tables.get_mut(0).and_then(Table::groups_mut).unwrap();
+    groups.add(groups.row(0), &[1], &[]);
+    lose(&mut remote, 1);
+    // The sum stays here, for want of room elsewhere.
+    remote.tables.get_mut(0).and_then(Table::groups_mut).unwrap().sum_refused(0);
+    remote.log.leaving = true;
+    remote.mend.wake();
+    for _ in 0..3 {
+        remote.mend.not_before = 0;
+        remote.advance_mend();
+    }
+    assert!(!remote.log.leaving && remote.log.choose_at > 0 && !remote.mend.jobs[0].busy);
+    // Not at once, but again and again: it may be computed well next time.
+    remote.log.choose_at = u64::MAX;
+    remote.advance_log();
+    assert!(!remote.log.leaving);
+    remote.log.choose_at = 1;
+    remote.advance_log();
+    assert!(remote.log.leaving && remote.mend.is_busy() && remote.log.choose_at == 0);
+    assert_eq!(remote.tables.get(0).unwrap().holder(0), 0b10);
 }

@@ -1,0 +1,44 @@
+//! What a machine is made of, and why it could not be made.
+
+use crate::Errno;
+use crate::digest::Key;
+use crate::file::Fd;
+use crate::loans::Loans;
+use crate::user::Ask;
+
+/// What a machine is made of.
+pub struct LinuxConfig {
+    /// Places for small frames; rounded up to whole blocks.
+    pub small_frames: u32,
+    /// Blocks of 512 places for huge frames.
+    pub huge_blocks: u32,
+    /// The process's own store, open for reading and writing.
+    pub store: Fd,
+    /// The key of all digests, from [`Key::draw`], the same in all processes that read each other's stores.
+    pub key: &'static Key,
+    /// Most reads and writes in flight, 1 to 1024.
+    pub io_limit: u32,
+    /// Only a userfaultfd of the kind that ordinary users get, even where a better one is allowed.
+    pub user_only: bool,
+    /// What the program's threads lend the kernel: necessary where the userfaultfd may be one for ordinary users only.
+    pub loans: Option<&'static Loans>,
+    /// Whom to ask for what this thread may not open.
+    pub ask: Ask,
+    /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.
+    pub move_pages: bool,
+    /// Use io_uring; otherwise threads.
+    pub uring: bool,
+}
+
+/// Why a machine could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// What was tried.
+    pub what: &'static str,
+    /// How it failed.
+    pub errno: Errno,
+}
+
+pub(super) fn fail(what: &'static str) -> impl Fn(Errno) -> Setup {
+    move |errno| Setup { what, errno }
+}
