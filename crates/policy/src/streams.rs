@@ -21,6 +21,8 @@ const PROBES: u32 = 32;
 const MAPPED: u64 = 64;
 /// Faults within which a stream counts as active.
 const ACTIVE: u64 = 64;
+/// Faults within which a stride comes again that has been seen once.
+const SOON: u64 = 8;
 /// How far a run's start may lie from the previous one's for the two to be one strided stream.
 const STRIDE: i64 = 16 * 512;
 
@@ -188,11 +190,15 @@ impl Streams {
             plan.stream = Some(index);
             return plan;
         }
+        // A stride seen once or twice comes again soon or never: of many random places some fit by chance.
+        let is_near =
+            |stream: &Stream| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE;
+        let is_stray = |stream: &Stream| stream.repeats < 3 && stream.runs < 2 && clock - stream.used > SOON;
         let near = self
             .table
             .iter_mut()
             .enumerate()
-            .filter(|(_, stream)| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE)
+            .filter(|(_, stream)| is_near(stream) && !is_stray(stream))
             .min_by_key(|(_, stream)| {
                 // A stream whose stride this is comes before one that is merely closer.
                 (stream.strides_to(page).is_none(), (page as i64 - stream.start as i64).abs())
@@ -205,13 +211,13 @@ impl Streams {
                 plan.stream = Some(index);
                 return plan;
             }
-            if active(stream) {
-                // Remembered as a possible stride. The other may be a stream of its own that goes on, too.
-                (opened.stride, opened.run) = (page as i64 - stream.start as i64, stream.run_length());
-            }
+            // Remembered as a possible stride. The other may be a stream of its own that goes on, too.
+            (opened.stride, opened.run) = (page as i64 - stream.start as i64, stream.run_length());
         }
-        if let Some(oldest) = self.table.iter_mut().min_by_key(|stream| stream.used) {
-            *oldest = opened;
+        // Such strays give way first, so that there are never many of them where they could fit.
+        let gives_way = |stream: &&mut Stream| (!(is_near(stream) && is_stray(stream)), stream.used);
+        if let Some(place) = self.table.iter_mut().min_by_key(gives_way) {
+            *place = opened;
         }
         plan
     }

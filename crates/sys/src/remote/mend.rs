@@ -169,12 +169,16 @@ impl Mend {
     }
 
     /// Of a job that has been read the first run is left that may be copied. False when there is none.
-    fn keep_opened(&mut self, job: usize) -> bool {
+    fn keep_opened(&mut self, job: usize, tables: &MapSlice<Table>) -> bool {
         let Some(job) = self.jobs.get_mut(job) else { return false };
+        let Some(table) = tables.get(job.table as usize) else { return false };
         let (first, end) = (job.slot, job.slot + job.pages);
+        // What was written anew meanwhile need not open.
+        let stays = |(slot, version): &(u32, &u32)| table.version(*slot) == **version && table.holder(*slot) != 0;
+        let mut staying = (first..end).zip(&job.versions).filter(stays);
+        self.refused |= staying.any(|(slot, _)| !job.may_seal(slot));
         let lead = (first..end).take_while(|slot| !job.may_seal(*slot)).count();
         let pages = (first + lead as u32..end).take_while(|slot| job.may_seal(*slot)).count();
-        self.refused |= pages < job.pages as usize;
         (job.slot, job.pages) = (first + lead as u32, pages as u32);
         if pages > 0 {
             job.opened >>= lead;
@@ -372,7 +376,8 @@ impl Remote {
     pub(super) fn mended(&mut self, number: usize, result: i32) {
         let tag = self.mend.first_tag + number as u32;
         let read = self.ops.get(tag as usize).is_some_and(|op| op.parts == 0);
-        if read && result >= 0 && !self.mend.keep_opened(number) {
+        if read && result >= 0 && !self.mend.keep_opened(number, &self.tables) {
+            self.mend.found |= self.log.is_some() && !self.mend.refused;
             return self.end_job(number);
         }
         let Some(job) = self.mend.jobs.get(number).copied() else { return };

@@ -21,6 +21,7 @@ impl Groups {
         if self.taken <= self.live + spare {
             return false;
         }
+        let excess = self.taken - self.live - spare / 2;
         let part = |it: &Group| (u64::from(it.live) * PARTS as u64 / it.taken().max(1)) as usize;
         let able = |it: &&Group| it.phase == Phase::Closed && !it.frozen && it.live > 0;
         let mut gaps = [0u64; PARTS + 1];
@@ -29,12 +30,6 @@ impl Groups {
                 *place += it.taken() - u64::from(it.live);
             }
         }
-        // Those that no emptying brings back, since a child may read their groups, do not count.
-        let all: u64 = gaps.iter().sum();
-        if all <= spare {
-            return false;
-        }
-        let excess = all - spare / 2;
         let (mut sum, mut limit) = (0, 0);
         while limit < PARTS && sum < excess {
             sum += gaps.get(limit).copied().unwrap_or(0);

@@ -208,24 +208,3 @@ fn sums_that_servers_have_no_room_for_stay_here_if_not_too_many() {
     assert!(groups.lose(1 << server));
     assert!(kept.iter().all(|group| groups.get(*group).unwrap().is_rebuildable()));
 }
-
-#[test]
-fn gaps_that_no_emptying_brings_back_choose_no_groups() {
-    let mut groups = Groups::new(100_000).unwrap();
-    fill(&mut groups, 0, 128 * 100, 0b111);
-    // A child reads all of that, of which three of four are written anew here, and now and then a page of those.
-    groups.freeze();
-    let write = |groups: &mut Groups, slot: u32| {
-        let mut full = None;
-        let place = groups.take(1, false, 0b111, &mut |group| full = Some(group)).unwrap();
-        groups.put(slot, place.row, true);
-        groups.answered(place.group);
-        full.into_iter().for_each(|group| groups.let_go_of_sum(group));
-    };
-    (0..12800).filter(|slot| slot % 4 != 0).for_each(|slot| write(&mut groups, slot));
-    (0..12800).filter(|slot| slot % 64 == 1).for_each(|slot| write(&mut groups, slot));
-    assert!(groups.has_many_gaps() && !groups.choose_leaving(false));
-    assert!(groups.list().iter().all(|it| !it.leaving));
-    groups.thaw();
-    assert!(groups.choose_leaving(false));
-}
