@@ -38,9 +38,9 @@
 #define SPIN_CROWDED 10000
 /* POLLS polls that found nothing never take as long, in nanoseconds. */
 #define BUSY 5000
-/* Failed tests after which it is looked whether anything is done in between, and how long such a test may take then. */
-#define TESTS 64
-#define TEST 20000
+/* How often it is looked whether threads compute while others wait in MPI, in nanoseconds, and times that they must. */
+#define LOOK 50000000
+#define TIMES 3
 
 static struct ream_rank rank;
 /* There are turns, and this process is a rank. */
@@ -56,11 +56,19 @@ static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t thread_end;
 static int known, inside;
 static atomic_int napping;
+static struct thread {
+	struct thread *next;
+	clockid_t clock;
+	/* What it had computed when that was last looked at. */
+	uint64_t busy;
+	int outside;
+} *known_threads;
 
 static __thread struct {
 	/* Calls of MPI, one in another. */
 	int depth;
 	int known;
+	struct thread thread;
 	/* In the present call. */
 	unsigned polls, naps;
 	uint64_t since, last;
@@ -68,16 +76,24 @@ static __thread struct {
 	/* Of tests that failed, one after the other. */
 	unsigned fails, deferred;
 	uint64_t failed, left;
-	int spins;
+	enum { WORKS, SPINS, PAUSES } between;
+	/* Since the last look at what the process does: those of them; when that was, and what it had done by then. */
+	unsigned asked;
+	uint64_t looked, busy, faults;
 	unsigned answered;
 } self __attribute__((tls_model("initial-exec")));
 
+static uint64_t read_clock(clockid_t clock)
+{
+	struct timespec time = { 0 };
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return read_clock(CLOCK_MONOTONIC);
 }
 
 /* A function behind this library. */
@@ -126,10 +142,29 @@ static void *tool(const char *name, void *profiled)
 	return one.dli_fbase == other.dli_fbase ? NULL : found;
 }
 
-static void forget_thread(void *unused)
+/* With the lock, if there may be others. */
+static void get_to_know_thread(void)
 {
-	(void)unused;
+	struct thread *own = &self.thread;
+
+	self.known = 1;
+	if (pthread_getcpuclockid(pthread_self(), &own->clock))
+		own->clock = CLOCK_THREAD_CPUTIME_ID;
+	own->next = known_threads;
+	known_threads = own;
+	known++;
+	pthread_setspecific(thread_end, own);
+}
+
+static void forget_thread(void *thread)
+{
+	struct thread **place = &known_threads;
+
 	pthread_mutex_lock(&threads);
+	while (*place && *place != thread)
+		place = &(*place)->next;
+	if (*place)
+		*place = (*place)->next;
 	known--;
 	if (inside > 0 && inside == known)
 		rank.enter();
@@ -141,11 +176,9 @@ static void enter_one_of_many(void)
 	int rouse;
 
 	pthread_mutex_lock(&threads);
-	if (!self.known) {
-		self.known = 1;
-		known++;
-		pthread_setspecific(thread_end, &threads);
-	}
+	if (!self.known)
+		get_to_know_thread();
+	self.thread.outside = 0;
 	inside++;
 	if (inside == known)
 		rank.enter();
@@ -175,6 +208,7 @@ static void leave(void)
 	if (multiple) {
 		pthread_mutex_lock(&threads);
 		inside--;
+		self.thread.outside = 1;
 		pthread_mutex_unlock(&threads);
 	}
 	rank.leave();
@@ -187,6 +221,28 @@ static void progressed(void)
 	self.since = 0;
 }
 
+/* Whether threads that are not in MPI, but use it, have computed for some time, or would if their pages were there; with the lock. */
+static int others_work(void)
+{
+	static uint64_t looked, faults;
+	static int times;
+	uint64_t time = now(), passed = time - looked, spent = 0, faulted = rank.faults() - faults;
+
+	if (passed < LOOK)
+		return times >= TIMES;
+	for (struct thread *thread = known_threads; thread; thread = thread->next) {
+		uint64_t busy = read_clock(thread->clock);
+
+		if (thread->outside)
+			spent += busy - thread->busy;
+		thread->busy = busy;
+	}
+	looked = time;
+	faults += faulted;
+	times = spent > passed / (faulted ? 50 : 10) ? times + 1 : 0;
+	return times >= TIMES;
+}
+
 static void nap(void)
 {
 	int how = 0;
@@ -194,6 +250,8 @@ static void nap(void)
 	if (multiple) {
 		pthread_mutex_lock(&threads);
 		how = inside < known ? REAM_HASTY | REAM_OTHERS : REAM_HASTY;
+		if (inside < known && others_work())
+			how |= REAM_WORK;
 		pthread_mutex_unlock(&threads);
 	}
 	atomic_fetch_add(&napping, 1);
@@ -201,6 +259,9 @@ static void nap(void)
 	atomic_fetch_sub(&napping, 1);
 	self.polls = FIRST_POLLS;
 	self.last = 0;
+	/* This is no pause between tests. */
+	self.between = WORKS;
+	self.looked = 0;
 }
 
 /* The implementation has found nothing to do. Returns whether the processor was left to others. */
@@ -287,41 +348,7 @@ EXPORT unsigned ucp_worker_progress(void *worker)
 
 #endif
 
-/* A call that only asks has answered yes or no. Whoever asks and asks waits all the same. */
-static void tested(int yes)
-{
-	uint64_t time;
-
-	if (!joined || self.depth)
-		return;
-	if (yes) {
-		self.fails = self.deferred = 0;
-		self.spins = 0;
-		return;
-	}
-	if (!self.spins && ++self.fails % TESTS)
-		return;
-	time = now();
-	if (self.spins) {
-		self.spins = time - self.left < 4 * TEST;
-	} else {
-		self.spins = time - self.failed < TESTS * TEST;
-		self.failed = time;
-	}
-	if (self.spins && !(multiple && known > 1))
-		rank.defer(++self.deferred);
-	else if (self.spins)
-		usleep(50);
-	self.left = now();
-}
-
-/* One-sided calls, which are answered at once, may be another way to ask and ask. */
-static void answered(void)
-{
-	if (!joined || self.depth || multiple || ++self.answered % TESTS)
-		return;
-	rank.defer(0);
-}
+#include "asks.h"
 
 static unsigned number_of_rank(void)
 {
@@ -364,6 +391,8 @@ static void look_for_turns(void)
 	FIND(idle);
 	FIND(rouse);
 	FIND(defer);
+	FIND(pauses);
+	FIND(faults);
 	FIND(counts);
 	FIND(sent);
 	FIND(drops);
@@ -371,8 +400,8 @@ static void look_for_turns(void)
 	FIND(overwritten);
 	FIND(end);
 #undef FIND
-	if (!found.join || !found.enter || !found.leave || !found.idle || !found.rouse || !found.defer || !found.counts ||
-	    !found.sent || !found.drops || !found.paged || !found.overwritten || !found.end)
+	if (!found.join || !found.enter || !found.leave || !found.idle || !found.rouse || !found.defer || !found.pauses ||
+	    !found.faults || !found.counts || !found.sent || !found.drops || !found.paged || !found.overwritten || !found.end)
 		return;
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		crowded = ranks_here() > CPU_COUNT(&processors);
@@ -394,9 +423,7 @@ static void begun(void)
 	counting = rank.counts();
 	if (provided == MPI_THREAD_MULTIPLE && pthread_key_create(&thread_end, forget_thread) == 0) {
 		multiple = 1;
-		self.known = 1;
-		known = 1;
-		pthread_setspecific(thread_end, &threads);
+		get_to_know_thread();
 	}
 	joined = 1;
 }

@@ -3,6 +3,7 @@
 #define REAM_TURNS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct ream_rank {
 	int (*join)(unsigned number);
@@ -11,6 +12,8 @@ struct ream_rank {
 	void (*idle)(unsigned naps, int how);
 	void (*rouse)(void);
 	void (*defer)(unsigned naps);
+	void (*pauses)(void);
+	uint64_t (*faults)(void);
 	int (*counts)(void);
 	void (*sent)(unsigned number);
 	int (*drops)(void);
@@ -22,5 +25,6 @@ struct ream_rank {
 /* For idle(). */
 #define REAM_HASTY 1
 #define REAM_OTHERS 2
+#define REAM_WORK 4
 
 #endif

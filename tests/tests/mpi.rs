@@ -113,6 +113,48 @@ fn nobody_waits_for_ever() {
     }
 }
 
+/// Who asks with pauses gives its place up long before patience ends; who works between its questions keeps it.
+#[test]
+fn whoever_only_asks_holds_no_place() {
+    each(|mpi| {
+        let program = mpi.program("tempt.c");
+        let run = |what: &str| {
+            let plain = mpi.job(3, None, &program, &[what]).finish();
+            plain.exited(0);
+            let turns = Turns::new("64M", "1").with("--turn-patience=3600000");
+            let outcome = turns.job(mpi, 3, &program, &[what]).finish();
+            outcome.exited(0);
+            assert_eq!(lines(&outcome), lines(&plain), "{what}");
+            turns.summary()
+        };
+        for what in ["pauses", "yields"] {
+            assert_eq!(run(what).number("ranks_let_in"), 0, "{what}");
+        }
+        // 400 questions; each of the others computes once, and all of them meet a few times.
+        let turns = run("overlap").number("turns");
+        assert!(turns < 60, "{turns} turns");
+    });
+}
+
+/// A thread that begins to compute when its rank has given its place up gets one, though it calls nothing of MPI.
+#[test]
+fn a_thread_computes_while_another_waits() {
+    each(|mpi| {
+        let outcome = Turns::new("32M", "1").job(mpi, 2, &mpi.program("late.c"), &["24"]).finish();
+        outcome.exited(0);
+        if outcome.out().contains("no threads") {
+            return;
+        }
+        // With the little that a rank aside has it is a hundredth.
+        let seconds = |name: &str| {
+            let text = outcome.out();
+            text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok()).expect("seconds")
+        };
+        let (alone, beside) = (seconds("alone"), seconds("beside"));
+        assert!(beside < 10.0 * alone.max(0.2), "{beside} s for what takes {alone} s alone");
+    });
+}
+
 /// A job that is launched inside a session takes turns in it, and ranks that were given other options are told so.
 #[test]
 fn launched_from_inside_and_unlike_ranks() {

@@ -191,18 +191,15 @@ impl Streams {
             return plan;
         }
         // A stride seen once or twice comes again soon or never: of many random places some fit by chance.
-        let is_near =
-            |stream: &Stream| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE;
+        let is_near = |stream: &Stream| stream.extent != 0 && (page as i64 - stream.start as i64).abs() <= STRIDE;
         let is_stray = |stream: &Stream| stream.repeats < 3 && stream.runs < 2 && clock - stream.used > SOON;
-        let near = self
-            .table
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, stream)| is_near(stream) && !is_stray(stream))
-            .min_by_key(|(_, stream)| {
-                // A stream whose stride this is comes before one that is merely closer.
-                (stream.strides_to(page).is_none(), (page as i64 - stream.start as i64).abs())
-            });
+        let near =
+            self.table.iter_mut().enumerate().filter(|(_, stream)| is_near(stream) && !is_stray(stream)).min_by_key(
+                |(_, stream)| {
+                    // A stream whose stride this is comes before one that is merely closer.
+                    (stream.strides_to(page).is_none(), (page as i64 - stream.start as i64).abs())
+                },
+            );
         let mut opened = Stream { used: clock, ..Stream::opened(page) };
         if let Some((index, stream)) = near {
             if let Some(strides) = stream.strides_to(page) {

@@ -165,9 +165,11 @@ impl Stretch {
 const HASTY: c_int = 1;
 /// Other threads of the process that use MPI are not in it just now.
 const OTHERS: c_int = 2;
+/// They have computed for some time.
+const WORK: c_int = 4;
 
 /// There is nothing to do in the call of MPI that is under way: gives the place up if somebody else waits for one, and
-/// sleeps a little, the longer the more often, as `naps` counts. `how` is made of [`HASTY`] and [`OTHERS`].
+/// sleeps a little, the longer the more often, as `naps` counts. `how` is made of [`HASTY`], [`OTHERS`] and [`WORK`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
     let Some((session, me, seat)) = rank() else {
@@ -182,9 +184,11 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
         if seat.idle() && (session.turns().anybody_waits() || session.is_crowded()) {
             decide(session, me, |decision, now| decision.give_up(me, now, &mut wake));
         }
+    } else if how & WORK != 0 {
+        go_on(session, me, seat);
     }
     let stand = seat.stand();
-    if before != stand {
+    if before != stand && matches!(stand, Stand::Idle | Stand::Blocked) {
         STRETCH.end(session, seat);
         poke(session);
     }
@@ -196,6 +200,25 @@ pub extern "C" fn ream_rank_idle(naps: u32, how: c_int) {
     let bell = seat.bell().load(SeqCst);
     futex::wait(seat.bell(), bell, Some(nap(naps, longest)), Scope::Shared);
     seat.set_napping(false);
+}
+
+/// A thread of the rank computes after all while others of it wait in MPI, and knows of no turns until it calls MPI: it gets the
+/// room of a rank that computes if the rank has its place, or a place is asked for in its name.
+fn go_on(session: &'static Session, me: usize, seat: &Seat) {
+    static SOUGHT_US: AtomicU64 = AtomicU64::new(0);
+    if seat.stand() == Stand::Idle && seat.leave() {
+        return;
+    }
+    let (now, sought) = (now_us(), SOUGHT_US.load(SeqCst));
+    let is_due = seat.stand().aside() && now.saturating_sub(sought) >= LOOK_US.0;
+    if !is_due || SOUGHT_US.compare_exchange(sought, now, SeqCst, SeqCst).is_err() {
+        return;
+    }
+    let patience = u64::from(session.config().patience_ms) * 1000;
+    decide(session, me, |decision, now| match seat.stand() {
+        Stand::Blocked => decision.want(me, Stand::Waiting, now, &mut wake),
+        _ => decision.look(now, patience, &mut wake),
+    });
 }
 
 /// Whether the process does nothing, though some of its threads are not in MPI: they wait for the one that is.
@@ -270,10 +293,29 @@ pub extern "C" fn ream_rank_defer(naps: u32) {
     } else if now_us().saturating_sub(seat.since_us()) < POLITE_US {
         return;
     }
+    let_others(session, me, seat);
+}
+
+/// Lets others compute first.
+fn let_others(session: &'static Session, me: usize, seat: &Seat) {
     if session.turns().anybody_waits() && seat.stand() == Stand::Running {
         decide(session, me, |decision, now| decision.want(me, Stand::Polite, now, &mut wake));
         wait_for_place(session, me, seat);
     }
+}
+
+/// The rank asks, with pauses, for something that has not come: as [`ream_rank_defer`], without another pause where nobody waits.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_rank_pauses() {
+    if let Some((session, me, seat)) = rank() {
+        let_others(session, me, seat);
+    }
+}
+
+/// Touches of the rank's memory that had to be served; wraps around.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn ream_rank_faults() -> u64 {
+    engine::account().map_or(0, |(entry, _)| entry.counters.faults.get())
 }
 
 /// Whether the rank is to say whom it sends messages to.
@@ -345,6 +387,8 @@ mod tests {
         ream_rank_leave();
         ream_rank_idle(0, 0);
         ream_rank_defer(3);
+        ream_rank_pauses();
+        assert_eq!(ream_rank_faults(), 0);
         ream_rank_end();
         assert_eq!(ream_rank_counts(), 0);
     }

@@ -3,6 +3,7 @@
  */
 #include <mpi.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,44 @@ int main(int count, char **words)
 		value += rank;
 		if (rank > 0)
 			MPI_Send(&value, 1, MPI_INT, rank - 1, 1, MPI_COMM_WORLD);
+	} else if (!strcmp(what, "pauses") || !strcmp(what, "yields")) {
+		/* The same with a rest after each time; the last one computes when the others ask. */
+		if (rank < ranks - 1)
+			MPI_Send(&value, 1, MPI_INT, ranks - 1, 2, MPI_COMM_WORLD);
+		for (int i = 0; rank == ranks - 1 && i < rank; i++)
+			MPI_Recv(&value, 1, MPI_INT, i, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		while (rank < ranks - 1 && !flag) {
+			MPI_Iprobe(rank + 1, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+			if (!strcmp(what, "yields"))
+				sched_yield();
+			else
+				usleep(1000);
+		}
+		if (rank < ranks - 1)
+			MPI_Recv(&value, 1, MPI_INT, rank + 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		compute();
+		value += rank;
+		if (rank > 0)
+			MPI_Send(&value, 1, MPI_INT, rank - 1, 1, MPI_COMM_WORLD);
+	} else if (!strcmp(what, "overlap")) {
+		/* The first works while it looks for messages; the others compute when it has come to an end, one at a time. */
+		volatile double sum = 0;
+
+		for (int piece = 0; rank == 0 && piece < 400; piece++) {
+			MPI_Iprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+			for (int i = 0; i < 500000; i++)
+				sum = sum + i;
+		}
+		if (rank > 0) {
+			compute();
+			MPI_Send(&rank, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+		}
+		for (int i = 1; rank == 0 && i < ranks; i++) {
+			int theirs;
+
+			MPI_Recv(&theirs, 1, MPI_INT, i, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			value += theirs;
+		}
 	} else if (!strcmp(what, "passive")) {
 		/* The first looks into its own window until the others have been there. */
 		int *mine, seen = 0;
