@@ -38,7 +38,7 @@ pub fn build(source: &str, flags: &[&str]) -> Build {
     let name: String =
         [source, &flags.join("")].concat().chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
     let result = directory.join(&name);
-    let shared = ["c/common.h", "c/look.h", "c/abi.h", "c/look_fortran.c", "../../include/ream.h"];
+    let shared = ["c/common.h", "c/area.h", "c/look.h", "c/abi.h", "c/look_fortran.c", "../../include/ream.h"];
     let sources: Vec<PathBuf> = shared.map(program).into_iter().chain([path.clone()]).collect();
     if newest(std::slice::from_ref(&result)) > newest(&sources) {
         return Build::Ready(result);

@@ -1,6 +1,6 @@
 /* Functions of libc whose arguments lie in paged-out memory: locks and what waits on them, stacks of signals, streams,
  * long texts, paths, lists of arguments, structures of all kinds. Argument 2 is a directory for files. */
-#include "common.h"
+#include "area.h"
 #include <aio.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,33 +24,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define PIECE (1UL << 20)
 #define ROUNDS 20000
 
 extern char **environ;
-static char *area;
-static size_t pieces;
-
-/* A place that was not used for long: 256 KiB at an odd offset of a megabyte of its own. */
-static char *place(void)
-{
-	static size_t turn;
-
-	turn++;
-	return area + turn * 37 % pieces * PIECE + PAGE * (turn % 50) + PAGE - 24;
-}
-
-/* Reads half of everything, so that what was used before is paged out. */
-static void use_others(void)
-{
-	static size_t start;
-	volatile char *bytes = area;
-
-	for (size_t k = 0; k < pieces / 2; k++)
-		for (size_t page = 0; page < PIECE / PAGE; page++)
-			(void)bytes[(start + k) % pieces * PIECE + page * PAGE];
-	start += pieces / 2;
-}
 
 struct shared {
 	pthread_mutex_t mutex;
@@ -446,10 +422,7 @@ int main(int argc, char **argv)
 	const char *directory = argc > 2 ? argv[2] : ".";
 
 	setvbuf(stdout, NULL, _IONBF, 0);
-	pieces = argument(argc, argv, 1, 160);
-	must((area = mmap(NULL, pieces * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED);
-	for (size_t k = 0; k < pieces; k++)
-		fill((uint64_t *)(area + k * PIECE), PIECE / 8, k * PIECE / 8, 0);
+	make_area(argc, argv);
 	locks();
 	signals();
 	streams(directory);

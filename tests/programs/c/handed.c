@@ -1,6 +1,6 @@
 /* More functions of libc, and system calls by their numbers, whose arguments lie in paged-out memory: contexts and jumps,
  * scheduling, lists of messages and vectors, semaphores, directories, extents. Argument 2 is a directory for files. */
-#include "common.h"
+#include "area.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -24,38 +24,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-#define PIECE (1UL << 20)
-
 extern char **environ;
-static char *area;
-static size_t pieces;
-
-/* A page's beginning with 256 KiB behind it, in a megabyte that was not used for long. */
-static char *edge(void)
-{
-	static size_t turn;
-
-	turn++;
-	return area + turn * 37 % pieces * PIECE + PAGE * (turn % 50 + 1);
-}
-
-/* The same, a little before that, so that what is there lies on two pages. */
-static char *place(void)
-{
-	return edge() - 24;
-}
-
-/* Reads half of everything, so that what was used before is paged out. */
-static void use_others(void)
-{
-	static size_t start;
-	volatile char *bytes = area;
-
-	for (size_t k = 0; k < pieces / 2; k++)
-		for (size_t page = 0; page < PIECE / PAGE; page++)
-			(void)bytes[(start + k) % pieces * PIECE + page * PAGE];
-	start += pieces / 2;
-}
 
 static ucontext_t *here, *there;
 static volatile int switched, times, rounds;
@@ -339,10 +308,7 @@ static void programs(void)
 
 int main(int argc, char **argv)
 {
-	pieces = argument(argc, argv, 1, 160);
-	must((area = mmap(NULL, pieces * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED);
-	for (size_t k = 0; k < pieces; k++)
-		fill((uint64_t *)(area + k * PIECE), PIECE / 8, k * PIECE / 8, 0);
+	make_area(argc, argv);
 	contexts();
 	jumps();
 	scheduling();

@@ -47,3 +47,38 @@ impl Awake {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits until it rests, and says how often it has waited.
+    fn waits(awake: &mut Awake, io: &mut Io) -> u32 {
+        awake.rest_until = awake.rest_until.min(process::now_us());
+        let before = awake.rest_until;
+        (1..)
+            .find(|_| {
+                awake.wait(io);
+                awake.rest_until > before
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_slow_device_is_not_waited_for_longer_and_longer() {
+        // Containers may forbid io_uring; threads are never waited for awake.
+        let mut io = Io::new(true, 8).or_else(|_| Io::new(false, 8)).unwrap();
+        let mut awake = Awake::default();
+        awake.wait(&mut io);
+        assert_eq!((awake.vain, awake.rest), (0, 0), "nobody waits");
+        awake.wanted = true;
+        // Fewer where others want the processor.
+        assert!(waits(&mut awake, &mut io) <= VAIN);
+        assert_eq!(awake.rest, REST);
+        let until = awake.rest_until;
+        awake.wait(&mut io);
+        assert_eq!((awake.vain, awake.rest_until), (0, until), "it rests");
+        assert!(waits(&mut awake, &mut io) <= VAIN);
+        assert_eq!(awake.rest, 2 * REST);
+    }
+}
