@@ -66,6 +66,15 @@ fn static_arrays_are_paged() {
     Case::new("c/bss_big.c", &[], 64).compare();
 }
 
+/// What was read before paging began is there as zeros that cost nothing, and no fault tells when it is written to.
+#[test]
+fn zeros_that_were_read_do_not_outrun_the_budget() {
+    for _ in 0..2 {
+        Case::new("c/read_first.c", &["256"], 48).compare();
+        Case::new("c/read_first.c", &["256", "fork"], 48).compare();
+    }
+}
+
 #[test]
 fn fortran_common_blocks_are_paged() {
     Case::new("f90/common_big.f90", &[], 64).compare_with(|run, _| run.env("OMP_NUM_THREADS", "4"));

@@ -309,6 +309,11 @@ impl<M: Machine> Shard<M> {
         self.used - self.shared_zeros.min(self.used)
     }
 
+    /// Whether what is mapped is no more than may be.
+    pub fn is_within_limit(&self) -> bool {
+        self.used <= self.limit
+    }
+
     /// Pages in this state.
     pub fn count(&self, state: State) -> u64 {
         self.count.get(state as usize).copied().unwrap_or(0)

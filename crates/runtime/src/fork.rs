@@ -128,6 +128,11 @@ unsafe extern "C" fn parent() {
 
 unsafe extern "C" fn child() {
     let alone = ALONE.load(Relaxed);
+    // SAFETY: see `Kept`; libc calls us on the child's only thread.
+    if let Some((_, holds, _)) = unsafe { &*KEPT.0.get() } {
+        // SAFETY: as above.
+        unsafe { holds.forget_others() };
+    }
     engine::fork_child();
     // SAFETY: see `Kept`.
     release(unsafe { (*KEPT.0.get()).take() });

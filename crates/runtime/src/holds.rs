@@ -12,8 +12,8 @@ use crate::regions::{Regions, rest};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ream_page::{Page, Run};
 use ream_sys::Errno;
-use ream_sys::futex::{Guard, Mutex};
 use ream_sys::process::{SignalSet, set_signal_mask};
+use ream_sys::rwlock::{ReadGuard, RwLock};
 
 /// Reasons to hold, as bits.
 const PROTECTED: u8 = 1;
@@ -25,7 +25,7 @@ const PINNED: u8 = 8;
 /// No reason to hold, but kept here: children find zeros there (MADV_WIPEONFORK).
 const WIPED: u8 = 16;
 
-static HOLDS: Mutex<Regions<u8>> = Mutex::new(Regions::new());
+static HOLDS: RwLock<Regions<u8>> = RwLock::new(Regions::new());
 /// Pages in `HOLDS`: most programs have none, and need not look.
 static PAGES: AtomicU64 = AtomicU64::new(0);
 /// The program has asked that all memory, also future memory, be locked: nothing new is managed then.
@@ -39,10 +39,18 @@ pub fn all_locked() -> bool {
 /// Runs `work` on the list with all signals blocked: a handler may come to use it, too.
 fn with_list<T>(work: impl FnOnce(&mut Regions<u8>) -> T) -> T {
     let before = set_signal_mask(SignalSet::ALL);
-    let mut list = HOLDS.lock();
+    let mut list = HOLDS.write();
     let result = work(&mut list);
     PAGES.store(list.total(), Ordering::Relaxed);
     drop(list);
+    set_signal_mask(before);
+    result
+}
+
+/// The same for those who only look.
+fn look<T>(work: impl FnOnce(&Regions<u8>) -> T) -> T {
+    let before = set_signal_mask(SignalSet::ALL);
+    let result = work(&HOLDS.read());
     set_signal_mask(before);
     result
 }
@@ -52,7 +60,7 @@ fn change(run: Run, reason: u8, on: bool) {
     let mut left = run;
     while left.pages > 0 {
         // The next stretch of pages with the same reasons.
-        let (part, before) = with_list(|list| match list.first_in(left) {
+        let (part, before) = look(|list| match list.first_in(left) {
             Some((part, reasons)) if part.start == left.start => (part, reasons),
             Some((part, _)) => (Run { start: left.start, pages: part.start.0 - left.start.0 }, 0),
             None => (left, 0),
@@ -82,7 +90,7 @@ fn change(run: Run, reason: u8, on: bool) {
 
 /// Whether anything is known of the run.
 pub fn any(run: Run) -> bool {
-    PAGES.load(Ordering::Relaxed) > 0 && with_list(|list| list.first_in(run).is_some())
+    PAGES.load(Ordering::Relaxed) > 0 && look(|list| list.first_in(run).is_some())
 }
 
 /// The run is about to be unmapped or replaced, or is not managed any more.
@@ -113,7 +121,7 @@ pub fn moved(run: Run, to: Page) {
 pub fn open_parts(run: Run, mut each: impl FnMut(Run)) {
     let mut left = run;
     while left.pages > 0 {
-        let next = with_list(|list| {
+        let next = look(|list| {
             let mut rest_of = left;
             while let Some((part, reasons)) = list.first_in(rest_of) {
                 if reasons & PROTECTED != 0 {
@@ -148,7 +156,7 @@ pub fn fork_child() {
 fn each_of(which: impl Fn(u8) -> bool, mut each: impl FnMut(Run)) {
     let mut left = EVERYTHING;
     while PAGES.load(Ordering::Relaxed) > 0 {
-        let Some((part, reasons)) = with_list(|list| list.first_in(left)) else { return };
+        let Some((part, reasons)) = look(|list| list.first_in(left)) else { return };
         left = rest(EVERYTHING, part.end());
         if which(reasons) {
             each(part);
@@ -166,7 +174,7 @@ pub fn pin(run: Run) -> Result<(), Errno> {
     let mut pages = 0;
     managed_parts(run, |part| pages += part.pages);
     let mut pinned = 0;
-    with_list(|list| {
+    look(|list| {
         let mut left = EVERYTHING;
         while let Some((part, reasons)) = list.first_in(left) {
             left = rest(EVERYTHING, part.end());
@@ -190,7 +198,7 @@ pub fn unpin(run: Run) {
 
 /// Whether the program has pinned the page.
 pub fn is_pinned(page: Page) -> bool {
-    with_list(|list| list.kind_of(page).is_some_and(|reasons| reasons & PINNED != 0))
+    look(|list| list.kind_of(page).is_some_and(|reasons| reasons & PINNED != 0))
 }
 
 /// Whether the program has locked any page of the run.
@@ -200,7 +208,7 @@ pub fn any_locked(run: Run) -> bool {
 
 /// Whether a page of the run has this reason.
 fn any_for(run: Run, reason: u8) -> bool {
-    with_list(|list| {
+    look(|list| {
         let mut left = run;
         while let Some((part, reasons)) = list.first_in(left) {
             if reasons & reason != 0 {
@@ -252,15 +260,24 @@ fn holdable_pages() -> u64 {
 
 /// While it exists, in a fork or when paging begins, the list does not change. Signals are blocked meanwhile.
 pub struct Frozen {
-    list: Guard<'static, Regions<u8>>,
+    list: ReadGuard<'static, Regions<u8>>,
 }
 
 /// Takes the lock for the duration of a fork, or until paging has begun.
 pub fn freeze() -> Frozen {
-    Frozen { list: HOLDS.lock() }
+    Frozen { list: HOLDS.write().show() }
 }
 
 impl Frozen {
+    /// In a forked child, first of all: who else looked at the list stayed behind.
+    ///
+    /// # Safety
+    /// It has this thread only.
+    pub unsafe fn forget_others(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { HOLDS.forget_others(&self.list) };
+    }
+
     /// Tells each run that is held, in order of address.
     pub fn each(&self, tell: &mut dyn FnMut(Run)) {
         let mut left = EVERYTHING;

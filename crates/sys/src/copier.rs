@@ -56,7 +56,7 @@ fn protect(inbox: &mut Inbox, start: Page, pages: u32) -> Result<u32, Stop> {
 }
 
 /// Frees a run, part by part where mappings have changed meanwhile.
-fn unprotect(inbox: &mut Inbox, whole: Run) {
+pub(crate) fn unprotect(inbox: &mut Inbox, whole: Run) {
     let mut attempt = 0;
     loop {
         match inbox.uffd.write_protect(whole.start.address(), whole.bytes(), false) {

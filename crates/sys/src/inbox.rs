@@ -21,11 +21,24 @@ pub(crate) struct Inbox {
     changed: bool,
     /// Whether the userfaultfd may have messages. Its poll tells only of new ones.
     pub(crate) ready: bool,
+    /// What becomes of those who write to protected pages.
+    pub(crate) writers: Writers,
+}
+
+/// What becomes of threads that write to protected pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Writers {
+    /// Protection never outlives the call that set it: whoever ran into it looks again.
+    Woken,
+    /// They are reported like those who write to absent pages.
+    Reported,
+    /// They sleep until the protection ends.
+    Held,
 }
 
 impl Inbox {
     pub(crate) fn new(uffd: Uffd) -> Result<Inbox, Errno> {
-        Ok(Inbox { uffd, early: Queue::new(CAPACITY)?, changed: false, ready: true })
+        Ok(Inbox { uffd, early: Queue::new(CAPACITY)?, changed: false, ready: true, writers: Writers::Woken })
     }
 
     /// Whether a poll has something to look at without sleeping.
@@ -155,10 +168,13 @@ impl Inbox {
                 to: Page::containing(to as usize),
                 pages: Run::covering(0, bytes as usize).pages,
             },
-            // Protection never outlives the call that set it: whoever ran into it looks again.
             News::Protected { address } => {
                 let page = Page::containing(address as usize);
-                return self.uffd.wake(page.address(), Run { start: page, pages: 1 }.bytes());
+                match self.writers {
+                    Writers::Woken => return self.uffd.wake(page.address(), PAGE_BYTES),
+                    Writers::Reported => Event::Fault { page, write: true, thread: 0 },
+                    Writers::Held => return,
+                }
             }
             News::Removed { .. } | News::Other => return,
         };

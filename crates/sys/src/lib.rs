@@ -31,6 +31,7 @@ mod procfs;
 mod queue;
 mod remote;
 pub mod ring;
+pub mod rwlock;
 pub mod socket;
 pub mod sparse;
 mod staging;

@@ -7,6 +7,7 @@ mod config;
 mod layered;
 mod servers;
 mod volumes;
+mod wires;
 
 use config::fail;
 pub use config::{LinuxConfig, Setup};
@@ -322,8 +323,9 @@ impl Machine for LinuxMachine {
     }
 
     fn register(&mut self, run: Run) -> Result<(), Errno> {
-        let protect = if self.memory.is_some() { mode::WRITE_PROTECT } else { 0 };
-        self.inbox.uffd.register(run.start.address(), run.bytes(), mode::MISSING | protect)
+        // The same for all, since mappings of different kinds stay apart.
+        let register = |modes| self.inbox.uffd.register(run.start.address(), run.bytes(), modes);
+        register(mode::MISSING | mode::WRITE_PROTECT).or_else(|_| register(mode::MISSING))
     }
 
     fn unregister(&mut self, run: Run) -> Result<(), Errno> {

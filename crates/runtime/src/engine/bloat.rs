@@ -230,7 +230,7 @@ impl Watch {
         loop {
             // In pieces, so that the lock is not held while page tables are walked.
             let mut piece = [Run { start: Page(0), pages: 0 }; 64];
-            let len = ENGINE.regions.lock().copy_from(from, &mut piece);
+            let len = ENGINE.regions.read().copy_from(from, &mut piece);
             for run in piece.iter().take(len) {
                 // In windows, none of which has more runs of large pages than there is room for.
                 let mut at = run.start;
@@ -349,7 +349,7 @@ impl Watch {
         // Nobody of us maps, unmaps or forks; nor does the watcher hang wires or begin to page.
         let _placing = ream_heap::placing();
         let Some(_settled) = ENGINE.moving.try_lock() else { return };
-        let ours = ENGINE.regions.lock().first_in(run).is_some_and(|(part, _)| part == run);
+        let ours = ENGINE.regions.read().first_in(run).is_some_and(|(part, _)| part == run);
         if !wanted_still() || !GIVING.load(SeqCst) || !ours || holds::any_locked(run) {
             return;
         }

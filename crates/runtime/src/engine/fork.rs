@@ -18,6 +18,7 @@ use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{self, SignalSet, set_signal_mask};
+use ream_sys::rwlock::ReadGuard;
 use ream_sys::thread::{self, Files};
 use ream_sys::{Anchors, Errno, LinuxMachine};
 
@@ -36,9 +37,11 @@ struct Kept {
     child: Option<Expected>,
     parent_pid: u32,
     engaged: bool,
-    /// Guards of the locks that are held across the copy; kept as values so that the child can let go of them too.
+    /// Guards of the locks that are held across the copy; kept as values so that the child can let go of them too. What is
+    /// managed can be looked up meanwhile: handlers of other libraries may come after ours, where paging was begun from
+    /// inside, and wait there for threads that look something up.
     mailbox: Option<Guard<'static, ()>>,
-    regions: Option<Guard<'static, crate::regions::Regions>>,
+    regions: Option<ReadGuard<'static, crate::regions::Regions>>,
     /// Descriptors of our ancestors' stores and of ours, for the child: [`PARTS`] of each, some of them none.
     stores: [Fd; STORES],
     store_count: usize,
@@ -154,7 +157,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
             kept.limit = (entry.held_pages().saturating_sub(locks::pages()) / 2).max(shares::CHILD);
             ENGINE.mailbox.call_locked(Command::Quiet(kept.limit), &mailbox);
             libc_data::touch();
-            let regions = ENGINE.regions.lock();
+            let regions = ENGINE.regions.write().show();
             freeze();
             ENGINE.mailbox.call_locked(Command::Park, &mailbox);
             kept.mailbox = Some(mailbox);
@@ -165,7 +168,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
             // Free in the child, too.
             kept.mailbox = Some(ENGINE.mailbox.lock());
         }
-        let regions = ENGINE.regions.lock();
+        let regions = ENGINE.regions.write().show();
         if ENGINE.phase() != Phase::Engaged {
             break regions;
         }
@@ -268,6 +271,10 @@ pub fn fork_child() {
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
     // SAFETY: nobody moves mappings during a fork, so that it was free, or the parent's watcher had it.
     unsafe { ENGINE.moving.reset() };
+    if let Some(regions) = &regions {
+        // SAFETY: who else read it stayed behind.
+        unsafe { ENGINE.regions.forget_others(regions) };
+    }
     super::bloat::reset();
     follow::begin_anew();
     let mut handed = 0;

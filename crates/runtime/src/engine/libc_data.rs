@@ -129,7 +129,7 @@ fn touch_pointed_at() {
         }
         last = address;
         for address in [address, address.wrapping_add(REACH)] {
-            let small = ENGINE.regions.lock().kind_of(Page::containing(address)) == Some(Kind::Small);
+            let small = ENGINE.regions.read().kind_of(Page::containing(address)) == Some(Kind::Small);
             if small {
                 // SAFETY: a managed range of small blocks, which the heap's locks, held since before, keep mapped. What
                 // is there is not looked at.

@@ -24,6 +24,7 @@ pub mod volumes;
 mod watch;
 mod wires;
 pub mod wishes;
+mod zeros;
 
 use crate::lending;
 use crate::regions::{Kind, Regions};
@@ -34,6 +35,7 @@ use ream_stats::{Process, Session};
 use ream_sys::futex::{self, Guard, Mutex, Scope};
 use ream_sys::memory::{self, Advice};
 use ream_sys::process::{SignalSet, set_signal_mask};
+use ream_sys::rwlock::RwLock;
 
 pub use bloat::give_nothing;
 pub use follow::follow_rights;
@@ -56,7 +58,7 @@ struct Engine {
     session: AtomicPtr<Session>,
     process: AtomicUsize,
     phase: AtomicU32,
-    regions: Mutex<Regions>,
+    regions: RwLock<Regions>,
     /// Pages in `regions`, readable without its lock.
     reserved: AtomicU64,
     mailbox: Mailbox,
@@ -74,7 +76,7 @@ static ENGINE: Engine = Engine {
     session: AtomicPtr::new(core::ptr::null_mut()),
     process: AtomicUsize::new(0),
     phase: AtomicU32::new(Phase::Off as u32),
-    regions: Mutex::new(Regions::new()),
+    regions: RwLock::new(Regions::new()),
     reserved: AtomicU64::new(0),
     mailbox: Mailbox::new(),
     moving: Mutex::new(()),
@@ -146,7 +148,7 @@ pub fn add(run: Run, kind: Kind) {
     }
     masked(|| {
         let (phase, before, added) = {
-            let mut regions = ENGINE.regions.lock();
+            let mut regions = ENGINE.regions.write();
             let before = regions.total();
             if regions.insert(run, kind).is_err() {
                 // No memory for the registry: the range stays plain memory.
@@ -187,7 +189,7 @@ pub fn add(run: Run, kind: Kind) {
 /// No range of this kind is managed any more. Before the session is joined.
 pub fn forget(kind: Kind) {
     let mut from = Page(0);
-    while let Some((run, found)) = masked(|| ENGINE.regions.lock().next_from(from)) {
+    while let Some((run, found)) = masked(|| ENGINE.regions.read().next_from(from)) {
         from = run.end();
         if found == kind {
             remove(run);
@@ -222,7 +224,7 @@ pub fn remove(run: Run) {
     }
     masked(|| {
         let (phase, gone) = {
-            let mut regions = ENGINE.regions.lock();
+            let mut regions = ENGINE.regions.write();
             let before = regions.total();
             regions.remove(run);
             let after = regions.total();
@@ -323,7 +325,7 @@ pub fn moving(run: Run) -> Moving {
 pub fn moved(from: Run, to: Page) {
     let target = Run { start: to, pages: from.pages };
     masked(|| {
-        let mut regions = ENGINE.regions.lock();
+        let mut regions = ENGINE.regions.write();
         let kind = regions.kind_of(from.start);
         regions.remove(from);
         if let Some(kind) = kind {
@@ -377,7 +379,7 @@ pub fn unhold(run: Run) {
 
 /// Whether the page belongs to a managed range.
 pub fn is_managed(page: Page) -> bool {
-    ENGINE.reserved.load(SeqCst) > 0 && masked(|| ENGINE.regions.lock().contains(page))
+    ENGINE.reserved.load(SeqCst) > 0 && masked(|| ENGINE.regions.read().contains(page))
 }
 
 /// The first managed range at or after `page`, cut so that it does not begin before it.
@@ -386,7 +388,7 @@ pub fn next_managed(page: Page) -> Option<Run> {
         return None;
     }
     masked(|| {
-        let (run, _) = ENGINE.regions.lock().next_from(page)?;
+        let (run, _) = ENGINE.regions.read().next_from(page)?;
         let start = Page(run.start.0.max(page.0));
         Some(Run { start, pages: run.end().0 - start.0 })
     })
@@ -394,7 +396,7 @@ pub fn next_managed(page: Page) -> Option<Run> {
 
 /// The first managed range that ends after `page`, and what it is.
 pub fn next_labelled(page: Page) -> Option<(Run, Kind)> {
-    masked(|| ENGINE.regions.lock().next_from(page))
+    masked(|| ENGINE.regions.read().next_from(page))
 }
 
 /// Whether everything that is managed fits the budget, and is charged to it.
@@ -415,7 +417,7 @@ pub fn can_page() -> bool {
 /// Runs `work` if nothing is paged; paging does not begin meanwhile.
 pub fn unless_engaged<T>(work: impl FnOnce() -> T) -> Option<T> {
     masked(|| {
-        let _regions = ENGINE.regions.lock();
+        let _regions = ENGINE.regions.write();
         if engaged() { None } else { Some(work()) }
     })
 }

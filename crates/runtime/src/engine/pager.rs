@@ -9,6 +9,7 @@ use super::setup::{Inherited, machine, most_slots};
 use super::shares::{self, available, share};
 use super::stop::stop;
 use super::switch::Switching;
+use super::zeros::{self, Zeros};
 use super::{ENGINE, Phase, follow, fork, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
@@ -129,7 +130,7 @@ fn engage() -> Result<(), Failure> {
     // All that the ledger has; other processes get their share when they ask.
     entry.acquire(session.ledger(), available(session.ledger(), entry.held_pages()));
     shard.set_limit(entry.held_pages());
-    let regions = ENGINE.regions.lock();
+    let regions = ENGINE.regions.write();
     // Before anything is registered: whoever has it would sleep in a fault on its stack, should that be paged, while nobody serves.
     let held = crate::holds::freeze();
     if fork::forked() {
@@ -141,7 +142,10 @@ fn engage() -> Result<(), Failure> {
             let _ = memory::advise(run.start.address(), run.bytes(), Advice::DontFork);
         }
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
-        let _ = shard.manage(run);
+        if shard.manage(run).is_ok() && !crate::lending::on() {
+            // The kernel's own writes would fail, of an ordinary user.
+            shard.machine_mut().hold_writers(run);
+        }
     });
     held.each(&mut |run| shard.hold(run, true));
     drop(held);
@@ -177,6 +181,7 @@ pub(super) fn run() -> ! {
         minute: Minute::default(),
         overdrawn: false,
         switching: Switching::default(),
+        zeros: Zeros::default(),
     };
     loop {
         pager.turn();
@@ -198,6 +203,7 @@ struct Pager {
     /// The user has been told that the budget does not hold.
     overdrawn: bool,
     switching: Switching,
+    zeros: Zeros,
 }
 
 impl Pager {
@@ -211,6 +217,7 @@ impl Pager {
             self.starving_since = 0;
         }
         let more = self.shard.work();
+        self.zeros.look(self.shard, self.last_look);
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);
         }
@@ -410,6 +417,7 @@ impl Pager {
                 progress
             }
             Command::Park => {
+                zeros::release(shard);
                 let mut progress = shard.prepare_fork(u64::MAX);
                 // A child reads the file, and not what is still on its way there.
                 if progress == Progress::Done && !shard.machine().is_settled() {
@@ -547,7 +555,7 @@ pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd]) -> Result<(), Fai
     let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
     shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
     let mut outcome = Ok(());
-    let regions = ENGINE.regions.lock();
+    let regions = ENGINE.regions.read();
     regions.each(&mut |run| {
         if let Err(errno) = shard.register_again(run) {
             outcome = Err(errno);

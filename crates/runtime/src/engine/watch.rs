@@ -103,8 +103,8 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> Guard<'static, ()> {
         events.clear();
         machine.poll(Wait::Micros(sleep), &mut events);
         for event in events.as_slice() {
-            if let Event::Fault { page, .. } = *event {
-                fault(machine, &mut wires, page);
+            if let Event::Fault { page, write, .. } = *event {
+                fault(machine, &mut wires, page, write);
             }
         }
     };
@@ -173,8 +173,8 @@ fn unwatched_ranks(session: &Session) -> i64 {
 }
 
 /// The doorbell, or a wire.
-fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page) {
-    let Some(command) = ENGINE.mailbox.rung(page) else { return wires.cut(machine, page) };
+fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page, write: bool) {
+    let Some(command) = ENGINE.mailbox.rung(page) else { return wires.touched(machine, page, write) };
     match command {
         Command::Manage(run) => wires.extend(machine, run),
         Command::Release(run) => wires.cut_all(machine, run),
@@ -218,7 +218,7 @@ fn exact(pagemap: &mut Pagemap) -> u64 {
     let mut from = Page(0);
     loop {
         let mut piece = [Run { start: Page(0), pages: 0 }; 64];
-        let len = ENGINE.regions.lock().copy_from(from, &mut piece);
+        let len = ENGINE.regions.read().copy_from(from, &mut piece);
         for run in piece.iter().take(len) {
             pagemap.walk(*run, &mut |part, mapped| pages += part.pages * !mapped.zero as u64);
             from = run.end();

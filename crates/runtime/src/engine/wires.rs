@@ -1,9 +1,12 @@
 //! Tripwires: while nothing is paged yet, a few absent blocks of the managed ranges are registered, so that a program
 //! that touches memory faster than the watcher looks runs into one and waits for it. Between two wires of a range lies
 //! a small part of the budget; memory that is touched in order therefore cannot outrun the watcher at all, and memory
-//! that is touched all over meets a wire soon.
+//! that is touched all over meets a wire soon. Who only reads there gets to see zeros, which cost nothing, and the wire
+//! stays for whoever writes: a program that looked through its memory before it filled it met none any more, and had four
+//! times its budget before the watcher got a processor.
 
 use super::ENGINE;
+use crate::lending;
 use ream_page::{BLOCK_PAGES, Block, Page, Run};
 use ream_sys::memory::MapSlice;
 use ream_sys::{Errno, LinuxMachine, Machine};
@@ -23,12 +26,14 @@ pub struct Wires {
     interval: u64,
     /// Pages added since the last wire, in ranges too short for one.
     short: u64,
+    /// Whether there are wires that have been read.
+    read: bool,
 }
 
 impl Wires {
     /// None yet.
     pub fn new() -> Result<Wires, Errno> {
-        Ok(Wires { list: MapSlice::new(MOST)?, len: 0, interval: 0, short: 0 })
+        Ok(Wires { list: MapSlice::new(MOST)?, len: 0, interval: 0, short: 0, read: false })
     }
 
     /// Whether there are any.
@@ -44,7 +49,7 @@ impl Wires {
     /// Sets wires in all managed ranges, for a process that may hold `limit` pages. Returns false when so much is
     /// reserved that they would be too far apart.
     pub fn place(&mut self, machine: &mut LinuxMachine, limit: u64) -> bool {
-        let reserved = ENGINE.regions.lock().total();
+        let reserved = ENGINE.regions.read().total();
         let interval = (limit / 64).max(CLOSEST).max(reserved / (MOST as u64 / 2));
         if interval > (limit / 8).max(CLOSEST) {
             return false;
@@ -54,7 +59,7 @@ impl Wires {
         loop {
             // In pieces, so that the lock is not held during the calls.
             let mut piece = [Run { start: Page(0), pages: 0 }; 64];
-            let len = ENGINE.regions.lock().copy_from(from, &mut piece);
+            let len = ENGINE.regions.read().copy_from(from, &mut piece);
             for run in piece.iter().take(len) {
                 self.extend(machine, *run);
                 from = run.end();
@@ -86,7 +91,7 @@ impl Wires {
         }
     }
 
-    /// Registers the last absent block from `start` to `end`, or a few pages where there is no whole block.
+    /// Registers the last block from `start` to `end` if nothing was written there, or a few pages where there is no whole block.
     fn hang(&mut self, machine: &mut LinuxMachine, start: Page, end: Page) {
         let last = Block(end.0 / BLOCK_PAGES as u64).first().0.checked_sub(BLOCK_PAGES as u64).map(Page);
         let wire = match last.filter(|first| first.0 >= start.0) {
@@ -96,12 +101,19 @@ impl Wires {
                 Run { start: first, pages: end.0 - first.0 }
             }
         };
-        let mut absent = true;
-        machine.present(wire, &mut |_, _| absent = false);
-        let Some(place) = self.list.get_mut(self.len).filter(|_| absent && wire.pages > 0) else { return };
+        let (mut is_free, mut read) = (true, false);
+        machine.present(wire, &mut |_, mapped| {
+            read = true;
+            is_free &= mapped.zero && !lending::on();
+        });
+        let Some(place) = self.list.get_mut(self.len).filter(|_| is_free && wire.pages > 0) else { return };
         if machine.register(wire).is_ok() {
             *place = (wire.start.0, wire.pages);
             self.len += 1;
+            if read {
+                self.read = true;
+                machine.let_read(wire, wire.start);
+            }
         }
     }
 
@@ -116,14 +128,28 @@ impl Wires {
         }
     }
 
-    /// A thread ran into a wire: takes it away, which lets the thread go on.
-    pub fn cut(&mut self, machine: &mut LinuxMachine, page: Page) {
-        let found = self
-            .list
-            .as_slice()
-            .iter()
-            .take(self.len)
-            .position(|(start, pages)| (*start..*start + *pages).contains(&page.0));
+    /// The wire at a page, by its place in the list.
+    fn find(&self, page: Page) -> Option<usize> {
+        let mut wires = self.list.as_slice().iter().take(self.len);
+        wires.position(|(start, pages)| (*start..*start + *pages).contains(&page.0))
+    }
+
+    /// A thread ran into a wire: lets it go on. Who reads sees zeros, and the wire stays for whoever writes; not for ordinary
+    /// users, for whom the kernel's own writes there would fail. Otherwise the wire is taken away.
+    pub fn touched(&mut self, machine: &mut LinuxMachine, page: Page, write: bool) {
+        let wire = self.find(page).filter(|_| !write && !lending::on()).and_then(|index| self.list.get(index).copied());
+        if let Some((start, pages)) = wire {
+            self.read = true;
+            if machine.let_read(Run { start: Page(start), pages }, page) {
+                return;
+            }
+        }
+        self.cut(machine, page);
+    }
+
+    /// Takes a wire away, which lets who ran into it go on.
+    fn cut(&mut self, machine: &mut LinuxMachine, page: Page) {
+        let found = self.find(page);
         let mut wire = page.block().run();
         if let Some(index) = found {
             if let Some((start, pages)) = self.list.get(index).copied() {
@@ -137,6 +163,9 @@ impl Wires {
         }
         // A wire that was moved or cut in two by the program: at least its page.
         let one = Run { start: page, pages: 1 };
+        if self.read {
+            machine.let_write(wire);
+        }
         if machine.unregister(wire).is_err() && machine.unregister(one).is_err() {
             machine.zero_in(page);
         }

@@ -81,7 +81,7 @@ pub fn whereabouts(run: Run) -> Option<Whereabouts> {
 /// The first managed range at or after `page`, and what it is, cut so that it does not begin before it.
 pub fn next_region(page: Page) -> Option<(Run, Kind)> {
     masked(|| {
-        let (run, kind) = ENGINE.regions.lock().next_from(page)?;
+        let (run, kind) = ENGINE.regions.read().next_from(page)?;
         let start = Page(run.start.0.max(page.0));
         Some((Run { start, pages: run.end().0 - start.0 }, kind))
     })
