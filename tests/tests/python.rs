@@ -1,7 +1,7 @@
 //! The Python package as its wheel brings it: every function, arrays, contexts, processes, a job of four times the budget;
 //! in Debian's Python, and in the oldest and newest others that there are. With a session and in an ordinary Python.
 
-use ream_tests::{NOBODY, Outcome, Run, Scratch, is_root, program, ran, ream_binary, skip, tool};
+use ream_tests::{NOBODY, Outcome, Run, Scratch, compiled, is_root, program, ran, ream_binary, skip, tool};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -112,6 +112,17 @@ fn four_times_the_budget_in_an_ordinary_python() {
     // As for those who have no whole userfaultfd.
     let run = package.run(&package.python, "budget", &["64", store]);
     is_well(&run.env("REAM_ENGINE", "usermode").finish());
+}
+
+/// As for those who have no whole userfaultfd, with a library that ends its threads before each fork: what has been registered
+/// with libc before ours comes after it, when no pager runs.
+#[test]
+fn forks_with_a_library_that_ends_its_threads() {
+    let Some(package) = Package::shared() else { return };
+    let Some(library) = compiled("c/stops_threads.c", &["-shared", "-fPIC", "-pthread"]) else { return };
+    let scratch = Scratch::new("python");
+    let run = package.run(&package.python, "forks", &[library.to_str().expect("a path in UTF-8")]);
+    is_well(&run.env("REAM_ENGINE", "usermode").within(&scratch.directory("work")).finish());
 }
 
 /// An ordinary user, who reads files into arrays that are paged out, and writes them.
