@@ -1,6 +1,6 @@
 //! The state of one page, packed into a 64-bit word, and the table of the only ways in which it may change.
 //!
-//! Layout: bits 0..4 state, 4 hot, 5 slot in flight, 6 mark, 8..16 store, 16..32 age, 32..64 slot or frame.
+//! Layout: bits 0..4 state, 4 hot, 5 slot in flight, 6 mark, 7 guarded, 8..16 store, 16..32 age, 32..64 slot or frame.
 
 use crate::{Frame, Slot, StoreId};
 
@@ -61,6 +61,8 @@ pub enum Step {
     CopyBack(Slot),
     /// Resident with a slot in flight → the same without: the write ended well.
     Settle,
+    /// Resident → Stored: it was guarded, and dropped where it was.
+    Leave,
     /// Resident → Resident without a slot.
     Forget,
     /// Resident, Stored or Cooling → Zero: discarded by the program, or found to be all zeros.
@@ -71,6 +73,7 @@ const NONE: u32 = u32::MAX;
 const HOT: u64 = 1 << 4;
 const IN_FLIGHT: u64 = 1 << 5;
 const MARK: u64 = 1 << 6;
+const GUARDED: u64 = 1 << 7;
 
 /// The packed state of one page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,6 +139,20 @@ impl Word {
         Word(if mark { self.0 | MARK } else { self.0 & !MARK })
     }
 
+    /// Whether this Resident page was installed under write protection that has not been ended since: it holds what its slot
+    /// does. No step keeps it.
+    pub const fn guarded(self) -> bool {
+        self.0 & GUARDED != 0
+    }
+
+    /// The same Resident word, guarded if its slot holds its content; or not guarded.
+    pub const fn with_guard(self, on: bool) -> Word {
+        match self.slot() {
+            Some(_) if on && !self.slot_in_flight() => Word(self.0 | GUARDED),
+            _ => Word(self.0 & !GUARDED),
+        }
+    }
+
     /// Whether the slot of this Resident page is still being written.
     pub const fn slot_in_flight(self) -> bool {
         self.0 & IN_FLIGHT != 0
@@ -149,11 +166,12 @@ impl Word {
         }
     }
 
-    /// The same word after a fork, in the child: a slot of the process's own store is one of `parent`'s now.
+    /// The same word after a fork, in the child: a slot of the process's own store is one of `parent`'s now, and nothing is
+    /// guarded there.
     pub const fn with_ancestor(self, parent: StoreId) -> Word {
         match self.slot() {
-            Some((_, StoreId::OWN)) => Word(self.0 | (parent.0 as u64) << 8),
-            _ => self,
+            Some((_, StoreId::OWN)) => Word((self.0 | (parent.0 as u64) << 8) & !GUARDED),
+            _ => Word(self.0 & !GUARDED),
         }
     }
 
@@ -191,6 +209,9 @@ impl Word {
                 Word(word.0 | IN_FLIGHT)
             }
             (Resident, Step::Settle) if self.slot_in_flight() => return Some(Word(self.0 & !IN_FLIGHT)),
+            (Resident, Step::Leave) if self.guarded() => {
+                Word::pack(Stored, (self.0 >> 32) as u32, StoreId((self.0 >> 8) as u8))
+            }
             (Resident, Step::Forget) => Word::pack(Resident, NONE, StoreId::OWN),
             (Resident | Stored | Cooling, Step::Empty) => Word::pack(Zero, NONE, StoreId::OWN),
             _ => return None,
@@ -204,7 +225,7 @@ impl Word {
 mod tests {
     use super::*;
 
-    const STEPS: [Step; 17] = [
+    const STEPS: [Step; 18] = [
         Step::Manage,
         Step::Release,
         Step::Found,
@@ -220,6 +241,7 @@ mod tests {
         Step::Fail,
         Step::CopyBack(Slot(5)),
         Step::Settle,
+        Step::Leave,
         Step::Forget,
         Step::Empty,
     ];
@@ -238,17 +260,40 @@ mod tests {
             if let Some(next) = word.step(step) {
                 word = next;
             }
+            if seed % 3 == 0 && word.state() == State::Resident {
+                word = word.with_guard(true);
+            }
             seen[word.state() as usize] = true;
             let staged = word.frame().is_some();
             match word.state() {
                 State::Unmanaged => assert_eq!(word.0, 0),
                 State::Zero => assert!(!staged && word.slot().is_none()),
-                State::Resident => assert!(!staged && (!word.slot_in_flight() || word.slot().is_some())),
+                State::Resident => {
+                    assert!(!staged && (!word.slot_in_flight() || word.slot().is_some()));
+                    assert!(!word.guarded() || word.slot().is_some() && !word.slot_in_flight());
+                }
                 State::Stored => assert!(!staged && word.slot().is_some()),
                 _ => assert!(staged && word.slot().is_none() && !word.slot_in_flight()),
             }
         }
         assert!(seen.iter().all(|s| *s), "some state was never reached: {seen:?}");
+    }
+
+    #[test]
+    fn only_what_is_guarded_leaves_and_no_step_keeps_a_guard() {
+        let word = Word::default().step(Step::Found).unwrap();
+        assert!(!word.with_guard(true).guarded(), "without a slot there is nothing that it could be dropped for");
+        let word = word.step(Step::Cool(Frame(1))).unwrap().step(Step::Match).unwrap();
+        let word = word.step(Step::Install(Slot(5), StoreId(2))).unwrap();
+        assert_eq!(word.step(Step::Leave), None);
+        let guarded = word.with_guard(true);
+        assert!(guarded.guarded() && guarded.with_hot(true).guarded() && !guarded.with_guard(false).guarded());
+        let left = guarded.step(Step::Leave).unwrap();
+        assert_eq!((left.state(), left.slot()), (State::Stored, Some((Slot(5), StoreId(2)))));
+        for step in STEPS {
+            assert!(guarded.step(step).is_none_or(|next| !next.guarded()), "{step:?}");
+        }
+        assert!(!guarded.with_ancestor(StoreId(7)).guarded());
     }
 
     #[test]

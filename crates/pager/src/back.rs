@@ -258,7 +258,8 @@ impl<M: Machine> Shard<M> {
             }
             for page in crate::table::pages(part) {
                 let state = self.table.word(page).state();
-                if state == State::Stored || all && matches!(state, State::Cooling | State::Clean) {
+                let is_staged = !matches!(state, State::Unmanaged | State::Zero | State::Resident);
+                if state == State::Stored || all && is_staged {
                     self.let_go(Run { start: page, pages: 1 }, false);
                 }
             }

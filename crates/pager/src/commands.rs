@@ -211,6 +211,8 @@ impl<M: Machine> Shard<M> {
                     self.table.set(page, ream_page::Word::default());
                     continue;
                 }
+                // What the kernel protects there is no matter: a write ends that.
+                let word = word.with_guard(false);
                 let held = self.table.held(page);
                 if !self.table.set(new, word) {
                     return self.fail(Fatal::Internal("no memory for the state of moved pages"));

@@ -12,8 +12,11 @@ const TURN: u32 = 200;
 const SHORT_TURN: u32 = 50;
 /// Time between two errands of the helper when they do not seem to help, in microseconds.
 const PAUSE: u64 = 5000;
-/// What a call that moves pages costs, in microseconds.
+/// What a call that moves pages costs, and a guarded run that leaves, in microseconds.
 const MOVE: u32 = 4;
+const LEAVE: u32 = 1;
+/// Longest run of guarded pages that leaves without being moved out.
+const MOST_GUARDED: u32 = 32;
 /// Pages by which the stage may fall short before it is filled again.
 const SLACK: u64 = 64;
 /// Pages that a write gathers at least while there is no hurry: 256 KiB.
@@ -50,12 +53,14 @@ impl<M: Machine> Shard<M> {
         }
         // Move more out while the stage is not full.
         budget = turn;
-        while self.ready() + self.count(State::Cooling) < self.marks.high + self.marks.cooling + self.excess() {
+        let staged = |shard: &Self| shard.ready() + shard.leaving.pages as u64 + shard.count(State::Cooling);
+        while staged(self) < self.marks.high + self.marks.cooling + self.excess() {
             if budget == 0 {
                 more = true;
                 break;
             }
             let entries = self.new.len() + self.hot.len();
+            let leaving = self.leaving.pages;
             match self.cool_one() {
                 // An entry whose pages have gone elsewhere is gone itself.
                 Some(0) if self.new.len() + self.hot.len() < entries => budget -= 1,
@@ -83,7 +88,8 @@ impl<M: Machine> Shard<M> {
                     self.fruitless = 0;
                     self.vain = 0;
                     self.barren = false;
-                    budget = budget.saturating_sub(MOVE + pages / 8);
+                    let is_leaving = self.leaving.pages != leaving;
+                    budget = budget.saturating_sub(if is_leaving { LEAVE } else { MOVE + pages / 8 });
                 }
                 None => {
                     self.barren = true;
@@ -91,6 +97,7 @@ impl<M: Machine> Shard<M> {
                 }
             }
         }
+        self.leave_now();
         while self.free_pages() < self.marks.low + self.excess() && self.retire_one() {}
         if self.used > self.limit {
             self.make_room(0, false);
@@ -241,12 +248,19 @@ impl<M: Machine> Shard<M> {
                 index += 1;
                 continue;
             }
+            let guarded = self.table.word(page).guarded();
+            let alike = |next| self.is_victim(next, hot) && self.table.word(next).guarded() == guarded;
             let mut length = 1;
-            while index + length < pages && self.is_victim(start.plus(index + length), hot) {
+            while index + length < pages && alike(start.plus(index + length)) {
                 length += 1;
             }
-            moved += self.cool_run(page, length, hot);
             index += length;
+            if guarded && !hot && length <= MOST_GUARDED && self.leaves_directly() {
+                self.leave(Run { start: page, pages: length as u64 });
+                moved += length;
+            } else {
+                moved += self.cool_run(page, length, hot);
+            }
         }
         if hot {
             self.trial.evicted(moved as u64);
@@ -401,6 +415,7 @@ impl<M: Machine> Shard<M> {
             *meta.rescued() = 0;
         }
         self.evictions += pages as u64;
+        self.cooled += pages as u64;
         self.counters.evictions.add_alone(pages as u64);
         self.queue(List::Cooling, page, pages);
     }

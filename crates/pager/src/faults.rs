@@ -33,7 +33,7 @@ impl<M: Machine> Shard<M> {
             State::Reading => {
                 let Some(frame) = self.table.word(page).frame() else { return };
                 if !self.frames.info(frame).wanted() {
-                    self.want(frame);
+                    self.want(frame, write);
                     self.counters.ahead_hits.add_alone(1);
                     let plan = self.streamed(page);
                     // All of it is installed when it arrives.
@@ -43,6 +43,9 @@ impl<M: Machine> Shard<M> {
             }
             State::Ahead => {
                 self.counters.ahead_hits.add_alone(1);
+                if let Some(frame) = self.table.word(page).frame().filter(|_| write) {
+                    self.frames.update(frame, |info| info.set_for_writing(true));
+                }
                 let plan = self.streamed(page);
                 if self.machine.follows() {
                     // It goes on in place of this thread, so all of it is there before.
@@ -254,7 +257,7 @@ impl<M: Machine> Shard<M> {
         }
         self.asked();
         match self.table.word(page).frame() {
-            Some(frame) => self.want(frame),
+            Some(frame) => self.want(frame, write),
             None => self.postpone(page, write, thread),
         }
         if self.fetch != Fetch::Lazy && !self.quiet {
@@ -281,8 +284,11 @@ impl<M: Machine> Shard<M> {
         (start, (page.0 + 1 + after - start) as u32)
     }
 
-    /// Notes that a thread waits for the page under read in this frame.
-    fn want(&mut self, frame: Frame) {
+    /// Notes that a thread waits for the page under read in this frame, maybe to write to it.
+    fn want(&mut self, frame: Frame, write: bool) {
+        if write {
+            self.frames.update(frame, |info| info.set_for_writing(true));
+        }
         if !self.frames.info(frame).wanted() {
             self.frames.update(frame, |info| info.set_wanted(true));
             self.wanted += 1;

@@ -38,7 +38,7 @@ impl<M: Machine> Shard<M> {
             }
             self.quiet = true;
         }
-        if self.tags_free < self.tags.len() {
+        if !self.end_guards() || self.tags_free < self.tags.len() {
             return Progress::Again;
         }
         self.unstage();

@@ -32,6 +32,7 @@ const SLOT_IN_FLIGHT: u8 = 4;
 const IO: u8 = 8;
 const WANTED: u8 = 16;
 const HASHED: u8 = 32;
+const FOR_WRITING: u8 = 64;
 
 impl Info {
     /// A frame that holds `page`; its slot, if any, is where the content was or will be.
@@ -105,6 +106,14 @@ impl Info {
     /// A thread waits for this page: install it as soon as it has arrived.
     pub fn wanted(&self) -> bool {
         self.flags & WANTED != 0
+    }
+    /// Whoever waits for this page wants to write to it.
+    pub fn for_writing(&self) -> bool {
+        self.flags & FOR_WRITING != 0
+    }
+    /// Says whether somebody wants to write to it.
+    pub fn set_for_writing(&mut self, on: bool) {
+        self.flag(FOR_WRITING, on);
     }
     /// Says whether a thread waits.
     pub fn set_wanted(&mut self, on: bool) {

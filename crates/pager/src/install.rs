@@ -43,8 +43,12 @@ impl<M: Machine> Shard<M> {
                 break;
             }
             let (from, to) = (frame.plus(done), page.plus(done));
-            let outcome = self.machine.copy_run_in(from, to, want);
+            let guard = most == COPIED && self.may_be_guarded(to, want) && self.guards_next(want);
+            let outcome = self.machine.copy_run_in(from, to, want, guard);
             self.installed(from, to, outcome.pages, true);
+            if guard {
+                self.guarded(to, outcome.pages);
+            }
             done += outcome.pages;
             if outcome.pages < want {
                 break;
@@ -94,6 +98,15 @@ impl<M: Machine> Shard<M> {
             }
         }
         moved_all
+    }
+
+    /// Whether all that is about to be installed is what the pages' slots hold, and nobody waits to change it.
+    fn may_be_guarded(&self, start: Page, pages: u32) -> bool {
+        (0..pages).all(|index| {
+            let word = self.table.word(start.plus(index));
+            let for_writing = word.frame().is_none_or(|frame| self.frames.info(frame).for_writing());
+            !for_writing && matches!(word.state(), State::Reading | State::Ahead | State::Clean)
+        })
     }
 
     /// Whether pages may be copied, for which their frames and their copies exist at once. Populated frames that are free make

@@ -12,6 +12,7 @@ mod evict;
 mod faults;
 mod fork;
 mod frames;
+mod guard;
 mod install;
 mod io;
 mod lists;

@@ -2,6 +2,7 @@
 
 use crate::back::Back;
 use crate::frames::Frames;
+use crate::guard::Leaving;
 use crate::io::Op;
 use crate::queue::Fifo;
 use crate::table::Table;
@@ -10,7 +11,7 @@ use crate::volumes::Places;
 use crate::whole::Errands;
 use crate::wishes::Usages;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, VOLUMES, Word};
-use ream_policy::{Extents, Marks, Shortage, Stage, Streams, Trial};
+use ream_policy::{Extents, Guarding, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Volumes;
 use ream_sys::memory::MapSlice;
 use ream_sys::{Errno, Machine};
@@ -117,7 +118,7 @@ pub struct Shard<M: Machine> {
     pub(crate) limit: u64,
     /// Pages of the limit, extent and halvings that the marks were made for.
     marked_for: (u64, u64, u32),
-    stage: Stage,
+    pub(crate) stage: Stage,
     pub(crate) trial: Trial,
     pub(crate) shortage: Shortage,
     /// How much is asked for at once.
@@ -125,6 +126,14 @@ pub struct Shard<M: Machine> {
     pub(crate) marks: Marks,
     /// Pages evicted so far: the eviction clock.
     pub(crate) evictions: u64,
+    /// Of these, pages that were moved out.
+    pub(crate) cooled: u64,
+    pub(crate) guarding: Guarding,
+    /// Whether pages may be guarded.
+    pub(crate) guards: bool,
+    pub(crate) leaving: Leaving,
+    /// Runs that could have left without being moved out.
+    pub(crate) left: u64,
     pub(crate) victims: u64,
     /// Queue entries tried for eviction since one could be moved.
     pub(crate) fruitless: u64,
@@ -234,6 +243,11 @@ impl<M: Machine> Shard<M> {
             extents: Extents::default(),
             marks: Marks::for_limit(config.limit, 1, 0),
             evictions: 0,
+            cooled: 0,
+            guarding: Guarding::default(),
+            guards: false,
+            leaving: Leaving::default(),
+            left: 0,
             victims: 0,
             fruitless: 0,
             vain: 0,
@@ -291,7 +305,7 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn set_marks(&mut self) {
         let room = self.limit.saturating_sub(self.fixed());
         let extent = self.extents.pages();
-        let halvings = self.stage.halvings(self.evictions, self.counters.rescues.get());
+        let halvings = self.stage.halvings(self.cooled, self.counters.rescues.get());
         if (room, extent, halvings) != self.marked_for {
             self.marked_for = (room, extent, halvings);
             self.marks = Marks::for_limit(room, extent, halvings);

@@ -34,6 +34,8 @@ pub struct Meta {
 
 const HUGE: u32 = 1;
 const IN_USE: u32 = 2;
+/// Pages of it may be guarded.
+const GUARDED: u32 = 4;
 /// From this bit on: the block's NUMA node and one, or 0.
 const NODE: u32 = 8;
 
@@ -52,6 +54,10 @@ impl Meta {
     /// Says whether the block is mapped by a large page.
     pub fn set_huge(&mut self, on: bool) {
         self.flags = if on { self.flags | HUGE } else { self.flags & !HUGE };
+    }
+    /// Pages of the block may be guarded from now on.
+    pub fn set_guarded(&mut self) {
+        self.flags |= GUARDED;
     }
     /// The NUMA node to which pages of the block come back, once it has one.
     pub fn node(&self) -> Option<u8> {
@@ -378,12 +384,43 @@ impl Table {
 
     /// Calls `visit` with the words of every block that has metadata; the visitor must keep each page's state.
     pub fn each_words_mut(&mut self, mut visit: impl FnMut(&mut [u64; BLOCK_PAGES as usize])) {
+        self.each_meta_mut(|meta| visit(&mut meta.words));
+    }
+
+    /// Ends the guards of all pages: calls `end` for each block that has some and, where that answers false, for those pages one
+    /// by one. Those for which it answers false, too, stay guarded. Returns whether there are none.
+    pub fn end_guards(&mut self, mut end: impl FnMut(Run) -> bool) -> bool {
+        let mut all = true;
+        self.each_meta_mut(|meta| {
+            if meta.flags & GUARDED == 0 {
+                return;
+            }
+            let block = Block(meta.block);
+            let guarded = |word: &u64| Word(*word).guarded();
+            let whole = !meta.words.iter().any(guarded) || end(block.run());
+            let mut left = false;
+            for (index, word) in meta.words.iter_mut().enumerate().filter(|(_, word)| guarded(word)) {
+                if whole || end(Run { start: block.first().plus(index as u32), pages: 1 }) {
+                    *word = Word(*word).with_guard(false).0;
+                } else {
+                    left = true;
+                }
+            }
+            if !left {
+                meta.flags &= !GUARDED;
+            }
+            all &= !left;
+        });
+        all
+    }
+
+    fn each_meta_mut(&mut self, mut visit: impl FnMut(&mut Meta)) {
         let mut chunk = self.first_chunk;
         while !chunk.is_null() {
             // SAFETY: chunks are linked by `grow`, valid and never freed; `&mut self` makes the access exclusive.
             let (metas, next) = unsafe { (&mut (*chunk).metas, (*chunk).next) };
             for meta in metas.iter_mut().filter(|meta| meta.flags & IN_USE != 0) {
-                visit(&mut meta.words);
+                visit(meta);
             }
             chunk = next;
         }

@@ -82,6 +82,7 @@ impl<M: Machine> Shard<M> {
                 self.counters.faults.add_alone(1);
                 self.serve(page, write, thread, false);
             }
+            Event::Guarded { page } => self.unguard(page),
             Event::Io { tag, result } => self.io_done(tag, result),
             Event::Unmapped { run } => self.let_go(run, true),
             Event::Remapped { from, to, pages } => self.remap(from, to, pages),

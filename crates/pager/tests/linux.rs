@@ -43,6 +43,7 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
             io_limit: 128,
             user_only: false,
             loans: None,
+            moving: None,
             ask: ream_sys::user::nobody,
             move_pages: true,
             uring: true,

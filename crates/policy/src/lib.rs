@@ -3,8 +3,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod guarding;
 pub mod replacement;
 pub mod streams;
 
+pub use guarding::Guarding;
 pub use replacement::{Extents, Marks, Queue, Shortage, Stage, Trial};
 pub use streams::{Direction, Plan, Streams};

@@ -47,6 +47,7 @@ pub struct Stage {
     evictions: u64,
     rescues: u64,
     halvings: u32,
+    spared: bool,
 }
 
 impl Stage {
@@ -54,11 +55,12 @@ impl Stage {
     const LOOK: u64 = 1024;
     const MOST: u32 = 4;
 
-    /// How often to halve the stage, given the numbers of pages evicted and of touches of staged ones so far.
+    /// How often to halve the stage, given the numbers of pages evicted through it and of touches of staged ones so far.
     pub fn halvings(&mut self, evictions: u64, rescues: u64) -> u32 {
         let (evicted, rescued) = (evictions.wrapping_sub(self.evictions), rescues.wrapping_sub(self.rescues));
         if evicted >= Stage::LOOK {
             (self.evictions, self.rescues) = (evictions, rescues);
+            self.spared = rescued < evicted / 32;
             if rescued > evicted / 8 {
                 self.halvings = (self.halvings + 1).min(Stage::MOST);
             } else if rescued < evicted / 32 {
@@ -66,6 +68,11 @@ impl Stage {
             }
         }
         self.halvings
+    }
+
+    /// Whether hardly anything was touched there of late, so that nothing is lost without it.
+    pub fn is_spared(&self) -> bool {
+        self.spared
     }
 }
 

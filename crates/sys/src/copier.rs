@@ -158,11 +158,12 @@ unsafe fn move_out_some(
     }
 }
 
-/// Copies populated frames to absent pages; the frames stay. Wakes whoever sleeps on those copied.
+/// Copies populated frames to absent pages, write-protected ones with `protect`; the frames stay. Wakes whoever sleeps on those
+/// copied.
 ///
 /// # Safety
 /// The frames are populated, and nobody writes in them.
-pub(crate) unsafe fn copy(inbox: &mut Inbox, frames: Page, destination: Page, pages: u32) -> Moved {
+pub(crate) unsafe fn copy(inbox: &mut Inbox, frames: Page, destination: Page, pages: u32, protect: bool) -> Moved {
     let mut retries = 0;
     if inbox.has_changed() {
         return Moved { pages: 0, stop: Some(Stop::Busy) };
@@ -170,7 +171,7 @@ pub(crate) unsafe fn copy(inbox: &mut Inbox, frames: Page, destination: Page, pa
     piecewise(pages, |done, part| {
         let (to, from) = (destination.plus(done), frames.plus(done));
         // SAFETY: the caller's promise.
-        let progress = unsafe { inbox.uffd.copy(to.address(), from.address(), run(from, part).bytes()) };
+        let progress = unsafe { inbox.uffd.copy(to.address(), from.address(), run(from, part).bytes(), protect) };
         let copied = ((progress.bytes / PAGE_BYTES) as u32).min(part);
         let next = match progress.result {
             Ok(()) => Next::Rest,
@@ -203,7 +204,7 @@ pub(crate) unsafe fn move_in(
 ) -> Moved {
     let full = prefix(pagemap, run(frames, pages), true);
     // SAFETY: the caller's promise.
-    let Moved { pages: done, stop } = unsafe { copy(inbox, frames, destination, full) };
+    let Moved { pages: done, stop } = unsafe { copy(inbox, frames, destination, full, false) };
     let stop = stop.or((full < pages).then_some(Stop::Absent));
     if done > 0 {
         // SAFETY: their content is with the program now.

@@ -23,6 +23,8 @@ pub(crate) struct Inbox {
     pub(crate) ready: bool,
     /// What becomes of those who write to protected pages.
     pub(crate) writers: Writers,
+    /// Whether those that would be woken are reported instead: pages are guarded.
+    pub(crate) guards: bool,
 }
 
 /// What becomes of threads that write to protected pages.
@@ -38,7 +40,14 @@ pub(crate) enum Writers {
 
 impl Inbox {
     pub(crate) fn new(uffd: Uffd) -> Result<Inbox, Errno> {
-        Ok(Inbox { uffd, early: Queue::new(CAPACITY)?, changed: false, ready: true, writers: Writers::Woken })
+        Ok(Inbox {
+            uffd,
+            early: Queue::new(CAPACITY)?,
+            changed: false,
+            ready: true,
+            writers: Writers::Woken,
+            guards: false,
+        })
     }
 
     /// Whether a poll has something to look at without sleeping.
@@ -171,6 +180,7 @@ impl Inbox {
             News::Protected { address } => {
                 let page = Page::containing(address as usize);
                 match self.writers {
+                    Writers::Woken if self.guards => Event::Guarded { page },
                     Writers::Woken => return self.uffd.wake(page.address(), PAGE_BYTES),
                     Writers::Reported => Event::Fault { page, write: true, thread: 0 },
                     Writers::Held => return,

@@ -4,6 +4,8 @@
 mod awake;
 mod completions;
 mod config;
+mod guard;
+mod handover;
 mod layered;
 mod servers;
 mod volumes;
@@ -17,6 +19,7 @@ use crate::copier;
 use crate::digest::Key;
 use crate::file::{self, Fd, Part};
 use crate::follow::Follower;
+use crate::futex::Mutex;
 use crate::helper::Helper;
 use crate::inbox::Inbox;
 use crate::io::Io;
@@ -27,12 +30,12 @@ use crate::nodes::Nodes;
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::queue::Queue;
-use crate::remote::{Bequest, Remote};
+use crate::remote::Remote;
 use crate::staging::Staging;
 use crate::suspend::Suspender;
-use crate::tiers::{Below, Inheritance, Tiers};
+use crate::tiers::{Below, Tiers};
 use crate::uffd::{Access, Uffd, feature, mode};
-use crate::user::{Ask, Closed, Rights};
+use crate::user::{Ask, Closed};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use awake::Awake;
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId, VOLUMES};
@@ -94,6 +97,10 @@ pub struct LinuxMachine {
     watching_messages: bool,
     watching_helper: bool,
     awake: Awake,
+    /// Held by whoever moves or resizes the program's mappings through libc.
+    moving: Option<&'static Mutex<()>>,
+    /// Watches this process.
+    own: Fd,
 }
 
 impl LinuxMachine {
@@ -147,14 +154,10 @@ impl LinuxMachine {
             watching_messages: false,
             watching_helper: false,
             awake: Awake::default(),
+            moving: config.moving,
+            own: process::watch_process(process::process_id()).unwrap_or(Fd::NONE),
             memory: if config.move_pages { None } else { Some(open_memory(config.ask)?) },
         })
-    }
-
-    /// In a forked child, of its parent's machine: what it needs to read what that has stored at memory servers, and
-    /// otherwise.
-    pub fn bequeath(&mut self) -> (Option<Bequest>, Option<Inheritance>) {
-        (self.remote.as_mut().map(Remote::bequeath), self.tiers.as_mut().map(Tiers::bequeath))
     }
 
     /// Has [`Machine::suspend`] stop threads, which it does not otherwise.
@@ -179,19 +182,6 @@ impl LinuxMachine {
     /// Whether pages are moved by the kernel; otherwise they are copied.
     pub fn moves(&self) -> bool {
         self.memory.is_none()
-    }
-
-    /// Gives the calling thread these rights, and with it all that work for it, which end; others are made when they are
-    /// needed. `None` when one of them is busy with an errand: try again later. False when there is more left than that.
-    pub fn assume(&mut self, rights: &Rights) -> Option<bool> {
-        if !self.remote.as_ref().is_none_or(Remote::rests) || !self.helper.rest() {
-            return None;
-        }
-        self.follower.rest();
-        self.io.rest();
-        // Our own, and those of ancestors: for the program's children.
-        self.open_stores_to_all();
-        Some(rights.assume())
     }
 
     /// Room for every tag; a full queue means that a tag was used twice.
@@ -224,8 +214,8 @@ impl Drop for LinuxMachine {
             }
         }
         self.inbox.uffd.close();
-        if let Some(memory) = self.memory {
-            file::close(memory);
+        for fd in [self.memory.unwrap_or(Fd::NONE), self.own].into_iter().filter(|fd| *fd != Fd::NONE) {
+            file::close(fd);
         }
     }
 }
@@ -288,18 +278,31 @@ impl Machine for LinuxMachine {
         self.follower.waking(|| {
             inbox.patiently(|uffd| {
                 // SAFETY: a frame of the staging area, in which nobody else writes.
-                unsafe { uffd.copy(page.address(), source, PAGE_BYTES) }.result
+                unsafe { uffd.copy(page.address(), source, PAGE_BYTES, false) }.result
             })
         })
     }
 
-    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved {
+    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32, guard: bool) -> Moved {
         let Some(source) = self.staging.page(frame, pages) else {
             return Moved { pages: 0, stop: Some(Stop::Mapping) };
         };
         let inbox = &mut self.inbox;
+        inbox.guards |= guard;
         // SAFETY: frames of the staging area, in which nobody else writes.
-        self.follower.waking(|| unsafe { copier::copy(inbox, source, page, pages) })
+        self.follower.waking(|| unsafe { copier::copy(inbox, source, page, pages, guard) })
+    }
+
+    fn guards(&self) -> bool {
+        self.can_guard()
+    }
+
+    fn unguard(&mut self, run: Run) -> Copied {
+        self.end_guard(run)
+    }
+
+    fn drop_guarded(&mut self, runs: &[Run], dropped: &mut dyn FnMut(Run)) {
+        self.drop_parts(runs, dropped);
     }
 
     fn suspend(&mut self) {

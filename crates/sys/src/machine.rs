@@ -74,6 +74,11 @@ pub enum Event {
         /// Bytes transferred or negative errno.
         result: i32,
     },
+    /// A thread sleeps that wants to write to a guarded page.
+    Guarded {
+        /// The page.
+        page: Page,
+    },
     /// The program unmapped the pages (already done; any new mapping there is not registered).
     Unmapped {
         /// The pages.
@@ -181,8 +186,19 @@ pub trait Machine {
     fn move_out(&mut self, page: Page, frame: Frame, pages: u32) -> Moved;
     /// Copies one populated frame to an absent page, and wakes the threads that sleep on it; the frame stays.
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied;
-    /// The same for a run of pages, as far as it goes.
-    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved;
+    /// The same for a run of pages, as far as it goes. With `guard` they appear write-protected: whoever wants to write to
+    /// one sleeps, and is reported ([`Event::Guarded`]).
+    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32, guard: bool) -> Moved;
+    /// Whether pages can be guarded now.
+    fn guards(&self) -> bool {
+        false
+    }
+    /// Ends the guard on pages that have one, and wakes whoever sleeps on them. `Gone` when the run is not one registered mapping,
+    /// `Failed` when mappings have changed in a way that the pager has not heard of.
+    fn unguard(&mut self, run: Run) -> Copied;
+    /// Drops what is still guarded of these runs, and tells what that was: those pages are absent then. Nothing when mappings
+    /// have changed, or may be changing, in a way that the pager has not heard of.
+    fn drop_guarded(&mut self, runs: &[Run], dropped: &mut dyn FnMut(Run));
     /// Has all threads of the program stand still, as far as they do within some milliseconds. Nothing depends on it:
     /// pages are installed atomically.
     fn suspend(&mut self) {}

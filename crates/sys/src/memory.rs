@@ -135,6 +135,20 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: Advice) -> Result<(),
     unsafe { call3(number::__NR_madvise, address, bytes, advice as usize) }.map(|_| ())
 }
 
+/// Discards parts of this process's memory, each an address and a length, in one call, of which other processors hear once
+/// (Linux 6.16); `own` watches this process. How many bytes, from the first on. Before Linux 6.13 an error.
+///
+/// # Safety
+/// Their content is lost: nobody may rely on it.
+pub unsafe fn discard_all(own: Fd, parts: &[[usize; 2]]) -> Result<usize, Errno> {
+    if parts.is_empty() {
+        return Ok(0);
+    }
+    let list = parts.as_ptr().expose_provenance();
+    // SAFETY: the kernel reads the list; for the rest the caller's promise.
+    unsafe { call5(number::__NR_process_madvise, own.arg(), list, parts.len(), Advice::DontNeed as usize, 0) }
+}
+
 /// mremap as it is; `flags` are the kernel's.
 ///
 /// # Safety

@@ -12,6 +12,12 @@ const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
 const PFNZERO: u64 = 1 << 5;
 const HUGE: u64 = 1 << 6;
+/// Not write-protected by a userfaultfd.
+const WRITTEN: u64 = 1 << 1;
+
+/// Categories of pages, see [`Pagemap::scan_for`].
+const MAPPED: [u64; 3] = [0, 0, PRESENT | SWAPPED];
+const GUARDED: [u64; 3] = [WRITTEN, WRITTEN | PRESENT, 0];
 
 /// Regions of one scan.
 const REGIONS: usize = 512;
@@ -85,6 +91,21 @@ impl Pagemap {
         }
     }
 
+    /// Reports the parts of a run that are mapped and write-protected by a userfaultfd. None where the kernel does not tell.
+    pub fn guarded(&mut self, run: Run, found: &mut dyn FnMut(Run)) {
+        let (mut start, end) = (run.start.address(), run.end().address());
+        while self.scans && start < end {
+            let Ok((count, next)) = self.scan_for(start, end - start, REGIONS, GUARDED) else { return };
+            for [first, last, _] in self.regions.as_slice().iter().take(count) {
+                found(Run { start: Page(first / PAGE_BYTES as u64), pages: (last - first) / PAGE_BYTES as u64 });
+            }
+            if next <= start {
+                return;
+            }
+            start = next;
+        }
+    }
+
     /// What is mapped at one page, if anything.
     pub fn at(&mut self, page: Page) -> Option<Mapped> {
         let mut answer = None;
@@ -122,16 +143,26 @@ impl Pagemap {
         read == Ok(entries.len()) && !entries.chunks_exact(8).any(shared)
     }
 
-    /// One scan: how many regions it filled, and where the next has to start.
     fn scan(&mut self, start: usize, bytes: usize, regions: usize) -> Result<(usize, usize), Errno> {
+        self.scan_for(start, bytes, regions, MAPPED)
+    }
+
+    /// One scan for pages of these categories: inverted ones, all of which and any of which they must be of. How many regions it
+    /// filled, and where the next has to start.
+    fn scan_for(
+        &mut self,
+        start: usize,
+        bytes: usize,
+        regions: usize,
+        [inverted, all, any]: [u64; 3],
+    ) -> Result<(usize, usize), Errno> {
         let vector = self.regions.as_ptr().expose_provenance() as u64;
         let (start, end) = (start as u64, (start + bytes) as u64);
-        let any = PRESENT | SWAPPED;
         let wanted = PRESENT | SWAPPED | HUGE | PFNZERO;
         // Size, flags, start, end, where it got to, vector, its length, most pages, then category masks: inverted,
         // all of, any of, and which to report.
         let mut argument: Scan =
-            [size_of::<Scan>() as u64, 0, start, end, 0, vector, regions as u64, 0, 0, 0, any, wanted];
+            [size_of::<Scan>() as u64, 0, start, end, 0, vector, regions as u64, 0, inverted, all, any, wanted];
         let place = argument.as_mut_ptr().expose_provenance();
         // SAFETY: the kernel writes the structure and at most `regions` regions of the vector, which has REGIONS.
         let count = unsafe { call3(number::__NR_ioctl, self.fd.arg(), PAGEMAP_SCAN as usize, place) }?;

@@ -243,7 +243,7 @@ impl Sparse {
             return 1;
         }
         // SAFETY: a page of our own, at rest.
-        match unsafe { self.uffd.copy(to, from, PAGE_BYTES) }.result {
+        match unsafe { self.uffd.copy(to, from, PAGE_BYTES, false) }.result {
             // Something else is mapped there, or nothing that could be ours.
             Ok(()) | Err(Errno::EXIST | Errno::NOENT | Errno::INVAL) => 1,
             Err(_) => {

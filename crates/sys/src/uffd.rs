@@ -281,12 +281,14 @@ impl Uffd {
         }
     }
 
-    /// Copies bytes into absent pages, and wakes whoever sleeps on those copied.
+    /// Copies bytes into absent pages, and wakes whoever sleeps on those copied; with `protect` they appear write-protected.
     ///
     /// # Safety
     /// `source` is readable, and not itself served by this userfaultfd.
-    pub unsafe fn copy(&self, destination: usize, source: usize, bytes: usize) -> Progress {
-        let mut argument = [destination as u64, source as u64, bytes as u64, 0, 0];
+    pub unsafe fn copy(&self, destination: usize, source: usize, bytes: usize, protect: bool) -> Progress {
+        const PROTECT: u64 = 2;
+        let mode = if protect { PROTECT } else { 0 };
+        let mut argument = [destination as u64, source as u64, bytes as u64, mode, 0];
         let result = self.control(COPY, &mut argument);
         match result {
             Ok(_) => Progress { bytes, result: Ok(()) },

@@ -49,6 +49,7 @@ pub(super) fn machine(
         io_limit: IO_LIMIT,
         user_only: lending::on(),
         loans: lending::on().then_some(&LOANS),
+        moving: Some(&ENGINE.moving),
         ask: agent::open,
         move_pages,
         uring,

@@ -17,6 +17,9 @@ impl FakeMachine {
         if !self.ops.is_empty() {
             self.fail("fork with operations in flight");
         }
+        if self.memory.any_guarded() {
+            self.fail("fork with guarded pages: what is written to them until the copy is made would wait for ever");
+        }
         self.memory.share_all();
         let mut memory = self.memory.clone();
         memory.become_child();

@@ -123,6 +123,28 @@ impl FakeMachine {
         Moved { pages, stop: None }
     }
 
+    fn copy(&mut self, frame: Frame, page: Page, guard: bool) -> Copied {
+        self.enter("copy_in", page.0, frame.0 as u64, guard as u64);
+        self.check_frames("copy_in", frame.0, 1);
+        let place = self.staging.places[frame.0 as usize];
+        let Some(content) = place.content.filter(|_| !matches!(place.used_by, Use::Reading(_))) else {
+            self.fail(&std::format!("copy_in: frame {} is empty or being read into", frame.0));
+        };
+        if let Some(refused) = self.may_put(page) {
+            return refused;
+        }
+        self.check(page, content, "copy_in");
+        self.memory.install(page, content, false);
+        let cell = self.memory.cell_mut(page);
+        (cell.node, cell.guarded) = (self.node, guard);
+        self.counts.copies += 1;
+        self.counts.guarded += guard as u64;
+        self.wake_sleepers(Run { start: page, pages: 1 });
+        self.account();
+        self.between();
+        Copied::Done
+    }
+
     /// Whether one page may be put at `page` by copy or zeros.
     fn may_put(&mut self, page: Page) -> Option<Copied> {
         let cell = self.memory.cell(page);
@@ -147,9 +169,11 @@ impl FakeMachine {
         }
         while reported(events) < limit && events.room() > 0 {
             let Some(id) = self.unread.pop_front() else { break };
-            let Some(Doing::Sleeps { page, access, .. }) = self.threads.get(&id).map(|t| t.doing) else { continue };
+            let Some(Doing::Sleeps { page, access, guarded, .. }) = self.threads.get(&id).map(|t| t.doing) else {
+                continue;
+            };
             let write = access != super::threads::Access::Read;
-            let event = Event::Fault { page, write, thread: id };
+            let event = if guarded { Event::Guarded { page } } else { Event::Fault { page, write, thread: id } };
             self.note("(fault read)", page.0, id as u64, 1);
             events.push(event);
             self.counts.faults += 1;
@@ -226,28 +250,12 @@ impl Machine for FakeMachine {
     }
 
     fn copy_in(&mut self, frame: Frame, page: Page) -> Copied {
-        self.enter("copy_in", page.0, frame.0 as u64, 1);
-        self.check_frames("copy_in", frame.0, 1);
-        let place = self.staging.places[frame.0 as usize];
-        let Some(content) = place.content.filter(|_| !matches!(place.used_by, Use::Reading(_))) else {
-            self.fail(&std::format!("copy_in: frame {} is empty or being read into", frame.0));
-        };
-        if let Some(refused) = self.may_put(page) {
-            return refused;
-        }
-        self.check(page, content, "copy_in");
-        self.memory.install(page, content, false);
-        self.memory.cell_mut(page).node = self.node;
-        self.counts.copies += 1;
-        self.wake_sleepers(Run { start: page, pages: 1 });
-        self.account();
-        self.between();
-        Copied::Done
+        self.copy(frame, page, false)
     }
 
-    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved {
+    fn copy_run_in(&mut self, frame: Frame, page: Page, pages: u32, guard: bool) -> Moved {
         for done in 0..pages {
-            let stop = match self.copy_in(frame.plus(done), page.plus(done)) {
+            let stop = match self.copy(frame.plus(done), page.plus(done), guard) {
                 Copied::Done => continue,
                 Copied::Exists => Stop::Exists,
                 Copied::Gone => Stop::Mapping,
@@ -256,6 +264,44 @@ impl Machine for FakeMachine {
             return Moved { pages: done, stop: Some(stop) };
         }
         Moved { pages, stop: None }
+    }
+
+    fn guards(&self) -> bool {
+        self.script.guards
+    }
+
+    fn unguard(&mut self, run: Run) -> Copied {
+        self.enter("unguard", run.start.0, 0, run.pages);
+        let first = self.memory.cell(run.start);
+        let alike = |page| {
+            let cell = self.memory.cell(page);
+            cell.mapping == first.mapping && cell.registered
+        };
+        let done = match (self.changes.is_empty(), first.mapping != 0 && pages_of(run).all(alike)) {
+            (false, _) => Copied::Failed,
+            (true, false) => Copied::Gone,
+            (true, true) => {
+                pages_of(run).for_each(|page| self.memory.cell_mut(page).guarded = false);
+                Copied::Done
+            }
+        };
+        self.wake_sleepers(run);
+        self.between();
+        done
+    }
+
+    fn drop_guarded(&mut self, runs: &[Run], dropped: &mut dyn FnMut(Run)) {
+        self.enter("drop_guarded", runs.first().map_or(0, |run| run.start.0), 0, runs.len() as u64);
+        if !self.changes.is_empty() || self.random.one_in(self.script.busy) {
+            return;
+        }
+        for page in runs.iter().flat_map(|run| pages_of(*run)) {
+            if self.memory.cell(page).guarded && self.memory.remove(page).is_some() {
+                self.counts.dropped += 1;
+                dropped(Run { start: page, pages: 1 });
+            }
+        }
+        self.between();
     }
 
     fn zero_in(&mut self, page: Page) -> Copied {

@@ -84,6 +84,8 @@ pub(super) struct Cell {
     /// It maps the shared zero page and costs no memory.
     pub zero_page: bool,
     pub registered: bool,
+    /// Write-protected: a write is reported.
+    pub guarded: bool,
     pub pinned: bool,
     pub shared: bool,
     /// The mapping it belongs to; 0 is none.
@@ -221,7 +223,8 @@ impl Memory {
             let cost = (cell.content.is_some() && !cell.zero_page) as i64;
             self.charge(page.block(), cell.registered, -cost);
             self.charge(page.block(), on, cost);
-            self.cell_mut(page).registered = on;
+            let cell = self.cell_mut(page);
+            (cell.registered, cell.guarded) = (on, false);
         }
     }
 
@@ -233,6 +236,7 @@ impl Memory {
         let zero_page = std::mem::take(&mut cell.zero_page);
         cell.shared = false;
         cell.pinned = false;
+        cell.guarded = false;
         let registered = cell.registered;
         self.charge(page.block(), registered, -(!zero_page as i64));
         Some((content, zero_page))
@@ -262,6 +266,7 @@ impl Memory {
     pub fn become_child(&mut self) {
         for cell in self.blocks.values_mut().flat_map(|b| &mut b.cells) {
             cell.registered = false;
+            cell.guarded = false;
             cell.pinned = false;
         }
         for block in self.blocks.values_mut() {
@@ -269,6 +274,11 @@ impl Memory {
         }
         self.blocks_backed = 0;
         self.outside += std::mem::take(&mut self.backed);
+    }
+
+    /// Whether any page is write-protected.
+    pub fn any_guarded(&self) -> bool {
+        self.blocks.values().flat_map(|block| &block.cells).any(|cell| cell.guarded)
     }
 
     /// Every mapped page is shared with another process.

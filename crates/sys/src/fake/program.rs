@@ -176,11 +176,11 @@ impl FakeMachine {
         self.memory.areas.push(run);
     }
 
-    /// Pins a mapped page, as a device or a registered buffer does; returns false when it is absent. It answers Busy
-    /// until it is unpinned.
+    /// Pins a mapped page for writing, as a device or a registered buffer does; returns false when it is absent, or guarded
+    /// (the kernel would wait for the pager). It answers Busy until it is unpinned.
     pub fn pin(&mut self, page: Page) -> bool {
         let cell = self.memory.cell_mut(page);
-        let mapped = cell.content.is_some() && !cell.zero_page;
+        let mapped = cell.content.is_some() && !cell.zero_page && !cell.guarded;
         cell.pinned |= mapped;
         mapped
     }

@@ -40,6 +40,8 @@ pub struct Script {
     pub discard: u32,
     /// A poll reports only one event of many.
     pub trickle: u32,
+    /// Pages can be guarded.
+    pub guards: bool,
     /// The helper that makes pages ours alone is busy.
     pub helper_busy: u32,
     /// A thread asleep for so many calls of the pager has been forgotten.
@@ -68,6 +70,7 @@ impl Script {
             crowd_threads: 0,
             discard: 0,
             trickle: 0,
+            guards: true,
             helper_busy: 0,
             patience_calls: 1_000_000,
         }
@@ -122,6 +125,10 @@ pub struct Counts {
     pub splits: u64,
     /// Pages copied to the program.
     pub copies: u64,
+    /// Of these, guarded ones.
+    pub guarded: u64,
+    /// Guarded pages dropped.
+    pub dropped: u64,
     /// Zero-page mappings made.
     pub zero_ins: u64,
     /// Frames hashed.

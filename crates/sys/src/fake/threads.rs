@@ -35,6 +35,8 @@ pub(super) enum Doing {
         access: Access,
         /// Calls of the pager when it went to sleep first.
         since: u64,
+        /// The page is there, and guarded.
+        guarded: bool,
     },
     /// Woken, not on a processor yet.
     Woken { page: Page, access: Access, since: u64 },
@@ -98,7 +100,7 @@ impl FakeMachine {
     /// A signal with a handler reaches a sleeping thread: it tries again by itself.
     pub fn signal(&mut self, thread: u32) {
         self.note("(signal)", thread as u64, 0, 0);
-        if let Some(Doing::Sleeps { page, access, since }) = self.threads.get(&thread).map(|t| t.doing) {
+        if let Some(Doing::Sleeps { page, access, since, .. }) = self.threads.get(&thread).map(|t| t.doing) {
             self.unread.retain(|id| *id != thread);
             self.set(thread, Doing::Woken { page, access, since });
             self.run_woken(thread);
@@ -131,10 +133,15 @@ impl FakeMachine {
         let mapping = self.memory.mapping(cell.mapping);
         let result = if cell.mapping == 0 || access != Access::Read && !mapping.writable {
             Touch::Fatal
+        } else if cell.content.is_some() && cell.guarded && access != Access::Read {
+            self.set(thread, Doing::Sleeps { page, access, since, guarded: true });
+            self.unread.push_back(thread);
+            self.note("(sleeps, guarded)", page.0, thread as u64, 0);
+            return Touch::Sleeps;
         } else if cell.content.is_some() {
             Touch::Hit(self.access(page, access))
         } else if cell.registered {
-            self.set(thread, Doing::Sleeps { page, access, since });
+            self.set(thread, Doing::Sleeps { page, access, since, guarded: false });
             self.unread.push_back(thread);
             self.note("(sleeps)", page.0, thread as u64, 0);
             return Touch::Sleeps;
@@ -196,7 +203,7 @@ impl FakeMachine {
     pub(super) fn wake_sleepers(&mut self, run: Run) {
         let mut woken = std::vec::Vec::new();
         for (id, thread) in &mut self.threads {
-            if let Doing::Sleeps { page, access, since } = thread.doing {
+            if let Doing::Sleeps { page, access, since, .. } = thread.doing {
                 if run.contains(page) {
                     thread.doing = Doing::Woken { page, access, since };
                     woken.push(*id);
@@ -271,7 +278,7 @@ impl FakeMachine {
 
     fn can_write(&self, page: Page) -> bool {
         let cell = self.memory.cell(page);
-        cell.content.is_some() && self.memory.mapping(cell.mapping).writable
+        cell.content.is_some() && !cell.guarded && self.memory.mapping(cell.mapping).writable
     }
 
     /// Mostly something new; now and then zeros, or what is there already.

@@ -3,6 +3,7 @@
 use crate::Errno;
 use crate::digest::Key;
 use crate::file::Fd;
+use crate::futex::Mutex;
 use crate::loans::Loans;
 use crate::user::Ask;
 
@@ -22,6 +23,8 @@ pub struct LinuxConfig {
     pub user_only: bool,
     /// What the program's threads lend the kernel: necessary where the userfaultfd may be one for ordinary users only.
     pub loans: Option<&'static Loans>,
+    /// Held by whoever moves or resizes the program's mappings, before the pager hears of it.
+    pub moving: Option<&'static Mutex<()>>,
     /// Whom to ask for what this thread may not open.
     pub ask: Ask,
     /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.

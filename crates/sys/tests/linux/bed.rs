@@ -87,6 +87,7 @@ pub fn config(engine: Engine, store: Fd) -> LinuxConfig {
         io_limit: 16,
         user_only: engine.user_only,
         loans: None,
+        moving: None,
         ask: ream_sys::user::nobody,
         move_pages: engine.moves,
         uring: engine.uring,

@@ -150,7 +150,7 @@ fn nothing_is_moved_or_copied_before_a_change_is_heard(engine: Engine) {
         poke(left.address(), 0, 77);
         assert_eq!(bed.machine.move_out(left, Frame(9), 1), busy);
         assert_eq!(bed.machine.move_in(Frame(1), bed.page(1), 1), busy);
-        assert_eq!(bed.machine.copy_run_in(Frame(1), bed.page(1), 1), busy);
+        assert_eq!(bed.machine.copy_run_in(Frame(1), bed.page(1), 1, false), busy);
         assert_eq!(bed.machine.copy_in(Frame(1), bed.page(1)), Copied::Failed);
         assert_eq!(bed.machine.zero_in(bed.page(1)), Copied::Failed);
         let run = bed.await_event(|event| match event {

@@ -24,6 +24,7 @@ macro_rules! on_engines {
 mod bed;
 mod compaction;
 mod faults;
+mod guards;
 mod io;
 mod moves;
 mod races;

@@ -1,0 +1,149 @@
+//! Pages that are guarded: single pages that were read for somebody who only looks appear write-protected. Until one is written
+//! to, it holds what its slot does, and needs neither be moved out nor compared to leave: many are dropped in one call. The
+//! first write ends the guard, for a fault; so pages are guarded only while few are written to.
+
+use crate::shard::Shard;
+use ream_page::{BLOCK_PAGES, Page, Run, State, Step};
+use ream_sys::{Copied, Machine};
+
+/// Runs that leave at once.
+const RUNS: usize = 32;
+/// Most pages of these together.
+const PAGES: usize = 128;
+/// Of so many runs that could leave one is moved out all the same, and stays at hand for a while: whether its pages are
+/// touched there tells whether it is worth it.
+const COOLED: u64 = 8;
+
+/// Runs that are about to leave.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    runs: [Option<Run>; RUNS],
+    len: usize,
+    /// Pages of all of them.
+    pub(crate) pages: usize,
+}
+
+impl<M: Machine> Shard<M> {
+    /// Whether what is copied in next is to be guarded.
+    pub(crate) fn guards_next(&mut self, pages: u32) -> bool {
+        !self.preparing && self.machine.guards() && self.guarding.wanted(pages)
+    }
+
+    /// Pages that were installed write-protected: those that hold what their slots do are guarded, of the others it is ended.
+    pub(crate) fn guarded(&mut self, start: Page, pages: u32) {
+        for page in (0..pages).map(|index| start.plus(index)) {
+            let word = self.table.word(page).with_guard(true);
+            if word.guarded() {
+                self.table.set(page, word);
+            } else {
+                self.machine.unguard(Run { start: page, pages: 1 });
+            }
+        }
+        self.guards = true;
+        if let Some(meta) = self.table.meta_mut(start.block()) {
+            meta.set_guarded();
+        }
+    }
+
+    /// No page is guarded any more, nor will be until a fork is over: nobody serves while the copy is made, and what libc and the
+    /// fork handlers of others write then must not wait.
+    /// False when some are left until the pager has heard of what has changed.
+    pub(crate) fn end_guards(&mut self) -> bool {
+        let Shard { table, machine, guards, .. } = self;
+        if *guards {
+            *guards = !table.end_guards(|run| match machine.unguard(run) {
+                Copied::Done => true,
+                // A block that is not one mapping; a page that is not there any more has no guard.
+                Copied::Gone => run.pages == 1,
+                _ => false,
+            });
+        }
+        !*guards
+    }
+
+    /// A thread wants to write to a guarded page.
+    pub(crate) fn unguard(&mut self, page: Page) {
+        let word = self.table.word(page);
+        let mut run = Run { start: page, pages: 1 };
+        if word.guarded() {
+            self.counters.faults.add_alone(1);
+            self.guarding.written();
+            if self.guarding.is_vain() {
+                // Whoever writes to what was read goes on with what lies around it.
+                run = page.block().run();
+            }
+        }
+        for page in crate::table::pages(run) {
+            let word = self.table.word(page);
+            if word.guarded() {
+                self.put(page, word, word.with_guard(false));
+            }
+        }
+        if run.pages == u64::from(BLOCK_PAGES) {
+            self.machine.unguard(run);
+        }
+        // Where the block is not one mapping, at least this.
+        self.machine.unguard(Run { start: page, pages: 1 });
+    }
+
+    /// Whether a run of guarded pages that came in once leaves without being moved out: what has proved to be used is looked
+    /// at once more before it goes.
+    pub(crate) fn leaves_directly(&mut self) -> bool {
+        self.left = self.left.wrapping_add(1);
+        self.stage.is_spared() && self.left % COOLED != 0
+    }
+
+    /// A run of guarded pages leaves with others.
+    pub(crate) fn leave(&mut self, run: Run) {
+        let pages = run.pages as usize;
+        if self.leaving.len == RUNS || self.leaving.pages + pages > PAGES {
+            self.leave_now();
+        }
+        if let Some(place) = self.leaving.runs.get_mut(self.leaving.len) {
+            *place = Some(run);
+            self.leaving.len += 1;
+            self.leaving.pages += pages;
+        }
+    }
+
+    /// Those that are about to leave do.
+    pub(crate) fn leave_now(&mut self) {
+        let leaving = core::mem::take(&mut self.leaving);
+        let mut runs = [Run { start: Page(0), pages: 0 }; RUNS];
+        for (place, run) in runs.iter_mut().zip(leaving.runs.iter().flatten()) {
+            *place = *run;
+        }
+        let runs = runs.get(..leaving.len).unwrap_or(&[]);
+        if runs.is_empty() {
+            return;
+        }
+        let mut dropped = [Run { start: Page(0), pages: 0 }; PAGES];
+        let mut count = 0;
+        self.machine.drop_guarded(runs, &mut |run| {
+            if let Some(place) = dropped.get_mut(count) {
+                *place = run;
+                count += 1;
+            }
+        });
+        let age = self.age();
+        let mut left = 0;
+        for page in dropped.iter().take(count).flat_map(|run| crate::table::pages(*run)) {
+            self.step(page, Step::Leave);
+            let word = self.table.word(page);
+            self.table.set(page, word.with_age(age));
+            left += 1;
+        }
+        self.used = self.used.saturating_sub(left);
+        self.evictions += left;
+        self.counters.evictions.add_alone(left);
+        self.counters.evictions_clean.add_alone(left);
+        // What is not guarded any more, without our having heard of it: another way is found for it in its turn.
+        for page in runs.iter().flat_map(|run| crate::table::pages(*run)) {
+            let word = self.table.word(page);
+            if word.state() == State::Resident && word.guarded() {
+                self.put(page, word, word.with_guard(false));
+                self.enqueue(page, 1, word.hot());
+            }
+        }
+    }
+}
