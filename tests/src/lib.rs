@@ -31,7 +31,10 @@ pub use gate::Gate;
 pub use installation::{Installation, ran};
 pub use memory_server::{Meddle, MemoryServer, Proxy, make_key};
 pub use outcome::{Outcome, Summary};
-pub use place::{Scratch, build_root, is_root, openable_by_all, program, ream_binary, ream_calls, ream_library, tool};
+pub use place::{
+    Scratch, build_root, is_root, kernel_is_at_least, openable_by_all, program, ream_binary, ream_calls, ream_library,
+    tool,
+};
 pub use pool::Pool;
 pub use process::{Left, report};
 pub use reachable::{NOBODY, Reachable};

@@ -75,6 +75,19 @@ fn zeros_that_were_read_do_not_outrun_the_budget() {
     Case::new("c/read_first.c", &["768", "fork"], 48).compare();
 }
 
+/// Where the kernel tells of protected pages, those that were only read leave without being compared with the store.
+#[test]
+fn pages_are_read_at_random_and_changed_now_and_then() {
+    let Some(outcome) = Case::new("c/random_reads.c", &["128"], 48).compare() else { return };
+    let number = |name| outcome.summary().number(name);
+    // All that comes in is hashed, and all that is moved out.
+    let compared = number("hashes").saturating_sub(number("bytes_in") / 4096);
+    let guards = ream_tests::kernel_is_at_least(6, 7) && std::env::var_os("REAM_TEST_ENGINE").is_none();
+    if guards && number("evictions") < compared + 10_000 {
+        panic!("{} pages were evicted, and {compared} compared\n{}", number("evictions"), outcome.describe());
+    }
+}
+
 #[test]
 fn fortran_common_blocks_are_paged() {
     Case::new("f90/common_big.f90", &[], 64).compare_with(|run, _| run.env("OMP_NUM_THREADS", "4"));

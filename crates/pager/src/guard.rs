@@ -128,6 +128,10 @@ impl<M: Machine> Shard<M> {
         let age = self.age();
         let mut left = 0;
         for page in dropped.iter().take(count).flat_map(|run| crate::table::pages(*run)) {
+            // A page that two entries of a queue name is told of twice.
+            if !self.table.word(page).guarded() {
+                continue;
+            }
             self.step(page, Step::Leave);
             let word = self.table.word(page);
             self.table.set(page, word.with_age(age));

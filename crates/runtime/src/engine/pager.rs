@@ -147,6 +147,11 @@ fn engage() -> Result<(), Failure> {
             shard.machine_mut().hold_writers(run);
         }
     });
+    if !shard.machine().holds_writers() {
+        // Wires in what could not be registered.
+        regions.each(&mut |run| shard.machine_mut().let_write(run));
+        shard.machine_mut().none_is_held();
+    }
     held.each(&mut |run| shard.hold(run, true));
     drop(held);
     wishes::each_usage(|run, usage| shard.set_usage(run, usage));

@@ -7,7 +7,7 @@ use crate::inbox::{Inbox, Writers};
 use crate::memory::{self, Advice};
 use crate::uffd::{Access, feature};
 use crate::{Copied, Machine};
-use ream_page::Run;
+use ream_page::{Page, Run};
 
 /// Parts that are dropped in one call.
 const PARTS: usize = 128;
@@ -80,15 +80,20 @@ impl Parts {
         // SAFETY: what these pages hold is in the store: they were protected when they were last looked at, nobody can write to
         // a protected page before we end that, and what is mapped there has not changed.
         let mut done = unsafe { memory::discard_all(own, list) }.unwrap_or(0);
-        for [address, bytes] in list {
-            let mut gone = done >= *bytes;
-            done = done.saturating_sub(*bytes);
-            if !gone {
-                // SAFETY: as above.
-                gone = unsafe { memory::advise(*address, *bytes, Advice::DontNeed) }.is_ok();
-            }
+        for part in list.iter().map(|[address, bytes]| Run::covering(*address, *bytes)) {
+            let gone = done >= part.bytes();
+            done = done.saturating_sub(part.bytes());
             if gone {
-                dropped(Run::covering(*address, *bytes));
+                dropped(part);
+                continue;
+            }
+            // Some of it may be gone already: of several mappings the kernel has stopped at one that is locked. A page is all
+            // there, or not.
+            for page in (part.start.0..part.end().0).map(|page| Run { start: Page(page), pages: 1 }) {
+                // SAFETY: as above.
+                if unsafe { memory::advise(page.start.address(), page.bytes(), Advice::DontNeed) }.is_ok() {
+                    dropped(page);
+                }
             }
         }
         true

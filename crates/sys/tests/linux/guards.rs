@@ -4,6 +4,7 @@
 use crate::bed::{Bed, Engine, bed, fork, pattern, peek, poke, reap, unmap};
 use ream_page::{Frame, PAGE_BYTES, Page, Run};
 use ream_sys::memory::Advice;
+use ream_sys::syscall;
 use ream_sys::{Event, Events, Machine, Moved, Wait, process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ on_engines! {
         a_write_to_a_guarded_page_is_heard_of,
         only_what_is_still_guarded_is_dropped,
         nothing_is_dropped_while_mappings_change,
+        locked_pages_are_not_dropped,
         a_child_has_no_guarded_pages,
         no_write_is_lost_between_guards_and_drops,
     ]
@@ -126,6 +128,23 @@ fn nothing_is_dropped_while_mappings_change(engine: Engine) {
     unmapper.join().unwrap();
     bed.await_event(|event| matches!(event, Event::Unmapped { .. }).then_some(()));
     assert_eq!(dropped(&mut bed, &runs).len(), 8);
+}
+
+/// Locked behind the pager's back: the kernel drops what comes before in the same run, and stops there.
+fn locked_pages_are_not_dropped(engine: Engine) {
+    let mut bed = bed!(engine, 32, Advice::NoHugePage);
+    if !come_guarded(&mut bed, 0, 16) {
+        return;
+    }
+    let locked = bed.address(4);
+    // SAFETY: no memory is touched but by the kernel, which makes the pages present that are there.
+    unsafe { syscall::call3(syscall::number::__NR_mlock2, locked, 2 * PAGE_BYTES, 1) }.unwrap();
+    let runs = [bed.run(0, 8), bed.run(8, 8)];
+    let gone = dropped(&mut bed, &runs);
+    let wanted = [0, 1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    assert_eq!(gone, wanted.map(|index| bed.page(index)));
+    assert_eq!(bed.mapped(0, 16).0, 2);
+    (4..6).for_each(|index| bed.check(index, index as u64));
 }
 
 fn a_child_has_no_guarded_pages(engine: Engine) {
