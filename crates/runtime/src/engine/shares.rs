@@ -9,7 +9,7 @@ use ream_sys::LinuxMachine;
 /// Most pages that are left for newcomers.
 pub(super) const SPARE: u64 = 1024;
 /// Least pages that a forked child gets, and that its parent keeps.
-pub(super) const CHILD: u64 = 256;
+pub(super) const CHILD: u64 = 128;
 /// Least pages that a rank keeps while others compute, as far as its part allows.
 const ASIDE: u64 = 256;
 /// Pages that are enough to work with, beside what must stay.
