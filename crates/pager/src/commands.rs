@@ -211,11 +211,13 @@ impl<M: Machine> Shard<M> {
                     self.table.set(page, ream_page::Word::default());
                     continue;
                 }
-                // What the kernel protects there is no matter: a write ends that.
-                let word = word.with_guard(false);
                 let held = self.table.held(page);
                 if !self.table.set(new, word) {
                     return self.fail(Fatal::Internal("no memory for the state of moved pages"));
+                }
+                if let Some(meta) = self.table.meta_mut(new.block()).filter(|_| word.guarded()) {
+                    // The kernel takes the protection along.
+                    meta.set_guarded();
                 }
                 self.table.set_held(Run { start: new, pages: 1 }, held);
                 self.table.set_held(Run { start: page, pages: 1 }, false);

@@ -3,7 +3,7 @@
 //! first write ends the guard, for a fault; so pages are guarded only while few are written to.
 
 use crate::shard::Shard;
-use ream_page::{BLOCK_PAGES, Page, Run, State, Step};
+use ream_page::{Page, Run, State, Step};
 use ream_sys::{Copied, Machine};
 
 /// Runs that leave at once.
@@ -63,27 +63,37 @@ impl<M: Machine> Shard<M> {
 
     /// A thread wants to write to a guarded page.
     pub(crate) fn unguard(&mut self, page: Page) {
-        let word = self.table.word(page);
-        let mut run = Run { start: page, pages: 1 };
-        if word.guarded() {
-            self.counters.faults.add_alone(1);
-            self.guarding.written();
-            if self.guarding.is_vain() {
-                // Whoever writes to what was read goes on with what lies around it.
-                run = page.block().run();
+        let one = Run { start: page, pages: 1 };
+        if !self.table.word(page).guarded() {
+            self.machine.unguard(one);
+            return;
+        }
+        self.counters.faults.add_alone(1);
+        self.guarding.written();
+        // Whoever writes to what was read goes on with what lies around it. Where the block is not one mapping, at least this.
+        if !(self.guarding.is_vain() && self.end_guard(page.block().run())) {
+            self.end_guard(one);
+        }
+    }
+
+    /// Ends the guard of a run. False when it is still there, as it is until the pager has heard of what has changed; then pages
+    /// stay marked: a fork has to know of all that are protected.
+    fn end_guard(&mut self, run: Run) -> bool {
+        let ended = match self.machine.unguard(run) {
+            Copied::Done => true,
+            // A block that is not one mapping; a page that is not there any more has no guard.
+            Copied::Gone => run.pages == 1,
+            _ => false,
+        };
+        if ended {
+            for page in crate::table::pages(run) {
+                let word = self.table.word(page);
+                if word.guarded() {
+                    self.put(page, word, word.with_guard(false));
+                }
             }
         }
-        for page in crate::table::pages(run) {
-            let word = self.table.word(page);
-            if word.guarded() {
-                self.put(page, word, word.with_guard(false));
-            }
-        }
-        if run.pages == u64::from(BLOCK_PAGES) {
-            self.machine.unguard(run);
-        }
-        // Where the block is not one mapping, at least this.
-        self.machine.unguard(Run { start: page, pages: 1 });
+        ended
     }
 
     /// Whether a run of guarded pages that came in once leaves without being moved out: what has proved to be used is looked
@@ -145,7 +155,7 @@ impl<M: Machine> Shard<M> {
         for page in runs.iter().flat_map(|run| crate::table::pages(*run)) {
             let word = self.table.word(page);
             if word.state() == State::Resident && word.guarded() {
-                self.put(page, word, word.with_guard(false));
+                self.end_guard(Run { start: page, pages: 1 });
                 self.enqueue(page, 1, word.hot());
             }
         }

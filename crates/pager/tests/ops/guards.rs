@@ -75,3 +75,18 @@ fn mappings_move_while_their_pages_are_guarded() {
     }
     assert!(dropped > 300, "{dropped} pages");
 }
+
+/// Nobody serves while the copy is made, so that nothing may be protected then, whatever has become of guarded pages before.
+#[test]
+fn nothing_is_guarded_when_the_copy_is_made() {
+    for seed in 1..8 {
+        let mut world = world(seed);
+        looked_through(&mut world, 0, 9);
+        assert!(world.apply(Op::Remap(0, 1)));
+        assert!(world.apply(Op::Fork(false)));
+        looked_through(&mut world, 1, 9);
+        assert!(world.apply(Op::Walk(1, 100, 60, 7, true)));
+        assert!(world.apply(Op::Fork(false)));
+        world.finish();
+    }
+}
