@@ -230,13 +230,13 @@ impl<M: Machine> Shard<M> {
         self.victims += 1;
         let queue = self.trial.victim(resident - self.hot_resident, self.hot_resident, self.victims);
         let (queue, (start, pages)) = match queue {
-            Queue::New => match self.new.pop() {
+            Queue::New => match self.take(List::New) {
                 Some(entry) => (Queue::New, entry),
-                None => (Queue::Hot, self.hot.pop()?),
+                None => (Queue::Hot, self.take(List::Hot)?),
             },
-            Queue::Hot => match self.hot.pop() {
+            Queue::Hot => match self.take(List::Hot) {
                 Some(entry) => (Queue::Hot, entry),
-                None => (Queue::New, self.new.pop()?),
+                None => (Queue::New, self.take(List::New)?),
             },
         };
         let hot = queue == Queue::Hot;

@@ -2,6 +2,7 @@
 
 use crate::queue::Fifo;
 use crate::shard::{Fatal, List, Shard};
+use crate::table::Meta;
 use ream_page::{Frame, Page, State};
 use ream_sys::Machine;
 
@@ -40,14 +41,35 @@ impl<M: Machine> Shard<M> {
     /// live entry for each page are dropped. That leaves it half empty, unless more pages than the limit must stay:
     /// then it grows.
     pub(crate) fn queue(&mut self, list: List, start: Page, pages: u32) {
-        if self.list(list).push(start, pages) {
+        let epoch = self.epoch(list, start);
+        if self.list(list).push(start, pages, epoch) {
             return;
         }
         self.sift(list, false);
         self.sift(list, true);
         let full = self.list(list).is_full();
-        if full && self.list(list).grow().is_err() || !self.list(list).push(start, pages) {
+        if full && self.list(list).grow().is_err() || !self.list(list).push(start, pages, epoch) {
             self.fail(Fatal::Internal("no memory for a queue of pages"));
+        }
+    }
+
+    /// The epoch that an entry about this page is of: of the block's Resident pages, where it is about such.
+    fn epoch(&self, list: List, page: Page) -> u32 {
+        match list {
+            List::New | List::Hot => self.table.meta(page.block()).map_or(0, Meta::epoch),
+            List::Cooling | List::Clean | List::Ahead | List::Dirty => 0,
+        }
+    }
+
+    /// Takes the oldest entry of a queue that is of its block's epoch. Others are about pages that have all gone, by other
+    /// ways than this queue: taken for what came back since, they would move that out too early and, of a block that came
+    /// back whole, in their pieces.
+    pub(crate) fn take(&mut self, list: List) -> Option<(Page, u32)> {
+        loop {
+            let (start, pages, bits) = self.list(list).pop_of()?;
+            if Fifo::is_of(bits, self.epoch(list, start)) {
+                return Some((start, pages));
+            }
         }
     }
 
@@ -55,7 +77,11 @@ impl<M: Machine> Shard<M> {
     /// marked before it.
     fn sift(&mut self, list: List, drop: bool) {
         for _ in 0..self.list(list).len() {
-            let Some((start, pages)) = self.list(list).pop() else { return };
+            let Some((start, pages, bits)) = self.list(list).pop_of() else { return };
+            let epoch = self.epoch(list, start);
+            if !Fifo::is_of(bits, epoch) {
+                continue;
+            }
             let mut fresh = false;
             for index in 0..pages {
                 let page = start.plus(index);
@@ -74,7 +100,7 @@ impl<M: Machine> Shard<M> {
                 }
             }
             if fresh || !drop {
-                let _ = self.list(list).push(start, pages);
+                let _ = self.list(list).push(start, pages, epoch);
             }
         }
     }

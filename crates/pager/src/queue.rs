@@ -5,6 +5,14 @@ use ream_page::Page;
 use ream_sys::Errno;
 use ream_sys::memory::MapSlice;
 
+/// Bits of an entry: pages less one, the block's epoch, the first page.
+const PAGES: u32 = 9;
+const EPOCH: u32 = 11;
+
+fn entry(start: Page, pages: u32, epoch: u32) -> u64 {
+    start.0 << (PAGES + EPOCH) | (epoch as u64 % (1 << EPOCH)) << PAGES | (pages - 1) as u64
+}
+
 /// A queue of runs of 1 to 512 pages within one block.
 pub struct Fifo {
     ring: MapSlice<u64>,
@@ -21,8 +29,8 @@ impl Fifo {
     /// Doubles the room.
     pub fn grow(&mut self) -> Result<(), Errno> {
         let mut larger = Fifo::new(self.ring.len() * 2)?;
-        while let Some((start, pages)) = self.pop() {
-            larger.push(start, pages);
+        while let Some((start, pages, epoch)) = self.pop_of() {
+            larger.push(start, pages, epoch);
         }
         *self = larger;
         Ok(())
@@ -47,15 +55,15 @@ impl Fifo {
         self.len() >= self.ring.len() as u64
     }
 
-    /// Adds a run; returns false when the queue is full.
-    pub fn push(&mut self, start: Page, pages: u32) -> bool {
+    /// Adds a run with its block's epoch, of which the lowest bits are kept; returns false when the queue is full.
+    pub fn push(&mut self, start: Page, pages: u32, epoch: u32) -> bool {
         debug_assert!((1..=512).contains(&pages));
         if self.is_full() {
             return false;
         }
         let place = self.place(self.tail);
-        if let Some(entry) = self.ring.get_mut(place) {
-            *entry = start.0 << 10 | (pages - 1) as u64;
+        if let Some(place) = self.ring.get_mut(place) {
+            *place = entry(start, pages, epoch);
             self.tail += 1;
         }
         true
@@ -73,20 +81,31 @@ impl Fifo {
         }
         self.head -= 1;
         let place = self.place(self.head);
-        if let Some(entry) = self.ring.get_mut(place) {
-            *entry = start.0 << 10 | (pages - 1) as u64;
+        if let Some(place) = self.ring.get_mut(place) {
+            *place = entry(start, pages, 0);
         }
         true
     }
 
     /// Takes the oldest run.
     pub fn pop(&mut self) -> Option<(Page, u32)> {
+        self.pop_of().map(|(start, pages, _)| (start, pages))
+    }
+
+    /// The same with the lowest bits of its block's epoch.
+    pub fn pop_of(&mut self) -> Option<(Page, u32, u32)> {
         if self.is_empty() {
             return None;
         }
         let entry = *self.ring.get(self.place(self.head))?;
         self.head += 1;
-        Some((Page(entry >> 10), (entry & 0x3ff) as u32 + 1))
+        let bits = |from: u32, count: u32| (entry >> from) as u32 % (1 << count);
+        Some((Page(entry >> (PAGES + EPOCH)), bits(0, PAGES) + 1, bits(PAGES, EPOCH)))
+    }
+
+    /// Whether an entry with these bits is of this epoch.
+    pub fn is_of(bits: u32, epoch: u32) -> bool {
+        bits == epoch % (1 << EPOCH)
     }
 }
 
@@ -98,16 +117,16 @@ mod tests {
     fn grows_with_its_entries_in_order() {
         let mut fifo = Fifo::new(64).unwrap();
         for page in 0..100 {
-            fifo.push(Page(page), 1);
+            fifo.push(Page(page), 1, 0);
             if page < 40 {
                 fifo.pop();
             }
         }
         assert_eq!(fifo.len(), 60);
-        while fifo.push(Page(1000), 1) {}
+        while fifo.push(Page(1000), 1, 0) {}
         fifo.grow().unwrap();
         assert_eq!(fifo.len(), 64);
-        assert!(fifo.push(Page(2000), 3));
+        assert!(fifo.push(Page(2000), 3, 0));
         for page in 40..100 {
             assert_eq!(fifo.pop(), Some((Page(page), 1)));
         }
@@ -119,13 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn entries_keep_their_epoch() {
+        let mut fifo = Fifo::new(64).unwrap();
+        let last = Page((1 << 44) - 512);
+        fifo.push(last, 512, 0xffff_ffff);
+        fifo.push(Page(7), 1, 5);
+        fifo.grow().unwrap();
+        assert!(fifo.pop_of().is_some_and(|(page, pages, bits)| {
+            (page, pages) == (last, 512) && Fifo::is_of(bits, 0xffff_ffff) && !Fifo::is_of(bits, 0)
+        }));
+        assert!(fifo.pop_of().is_some_and(|(_, _, bits)| Fifo::is_of(bits, 5) && !Fifo::is_of(bits, 6)));
+    }
+
+    #[test]
     fn wraps_and_refuses_when_full() {
         let mut fifo = Fifo::new(64).unwrap();
         for round in 0..10u64 {
             for i in 0..64 {
-                assert!(fifo.push(Page(round * 100 + i), 512));
+                assert!(fifo.push(Page(round * 100 + i), 512, 0));
             }
-            assert!(!fifo.push(Page(1), 1));
+            assert!(!fifo.push(Page(1), 1, 0));
             for i in 0..64 {
                 assert_eq!(fifo.pop(), Some((Page(round * 100 + i), 512)));
             }
@@ -136,7 +168,7 @@ mod tests {
     #[test]
     fn front_comes_first() {
         let mut fifo = Fifo::new(64).unwrap();
-        fifo.push(Page(1), 1);
+        fifo.push(Page(1), 1, 0);
         fifo.push_front(Page(2), 3);
         assert_eq!(fifo.pop(), Some((Page(2), 3)));
         assert_eq!(fifo.pop(), Some((Page(1), 1)));

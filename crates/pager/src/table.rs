@@ -38,6 +38,8 @@ const IN_USE: u32 = 2;
 const GUARDED: u32 = 4;
 /// From this bit on: the block's NUMA node and one, or 0.
 const NODE: u32 = 8;
+/// From this bit on: the block's epoch.
+const EPOCH: u32 = 16;
 
 // SAFETY: needed to keep metadata in zeroed mapped memory; all-zero bytes are a valid Meta (no pages managed, null link).
 unsafe impl Zeroable for Meta {}
@@ -58,6 +60,11 @@ impl Meta {
     /// Pages of the block may be guarded from now on.
     pub fn set_guarded(&mut self) {
         self.flags |= GUARDED;
+    }
+    /// Changes whenever a page becomes Resident after there was none: what was queued of the block's Resident pages in an
+    /// earlier epoch is not there any more.
+    pub fn epoch(&self) -> u32 {
+        self.flags >> EPOCH
     }
     /// The NUMA node to which pages of the block come back, once it has one.
     pub fn node(&self) -> Option<u8> {
@@ -248,6 +255,9 @@ impl Table {
         *place = word.0;
         let was = (old.state() != State::Unmanaged, old.state() == State::Resident);
         let is = (word.state() != State::Unmanaged, word.state() == State::Resident);
+        if meta.resident == 0 && is.1 {
+            meta.flags = meta.flags.wrapping_add(1 << EPOCH);
+        }
         meta.managed = meta.managed + is.0 as u32 - was.0 as u32;
         meta.resident = meta.resident + is.1 as u32 - was.1 as u32;
         if was.1 != is.1 && meta.held(page.in_block()) {

@@ -2,7 +2,7 @@
 //! Needs a full userfaultfd (root); says so loudly and passes elsewhere.
 
 use ream_page::{Page, Run};
-use ream_pager::{Config, Counters, Fetch, Shard};
+use ream_pager::{Config, Counters, Fetch, Progress, Shard, Usage};
 use ream_sys::digest::Key;
 use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::{Event, Events, LinuxConfig, LinuxMachine, Machine, Wait, file};
@@ -18,6 +18,8 @@ struct Paged {
     start: usize,
     bytes: usize,
     stop: Arc<AtomicBool>,
+    /// Until it is false again: one page of every block counts as used much, and all of them are moved out.
+    spot: Arc<AtomicBool>,
     pager: Option<std::thread::JoinHandle<u64>>,
     counters: &'static Counters,
 }
@@ -29,7 +31,8 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
     unsafe { memory::advise(start, bytes, Advice::HugePage).unwrap() };
     let counters: &'static Counters = Box::leak(Box::new(Counters::new()));
     let stop = Arc::new(AtomicBool::new(false));
-    let stopping = stop.clone();
+    let spot = Arc::new(AtomicBool::new(false));
+    let (stopping, spotting) = (stop.clone(), spot.clone());
     let (ready, wait) = mpsc::channel();
     let pager = std::thread::spawn(move || {
         let directory = std::env::var("REAM_STORE").unwrap_or("/var/tmp".into());
@@ -64,7 +67,22 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
         shard.manage(Run::inside(start, bytes)).unwrap();
         ready.send(None).unwrap();
         let mut events = Events::new();
+        let all = Run::inside(start, bytes);
+        let mut cooling = Run { pages: 0, ..all };
         while !stopping.load(SeqCst) {
+            if spotting.load(SeqCst) {
+                if cooling.pages == 0 {
+                    for page in (all.start.0 + 7..all.end().0).step_by(512) {
+                        shard.set_usage(Run { start: Page(page), pages: 1 }, Usage::Keep);
+                    }
+                    shard.set_usage(all, Usage::Unknown);
+                    cooling = all;
+                }
+                if shard.cool(&mut cooling) == Progress::Done {
+                    cooling.pages = 0;
+                    spotting.store(false, SeqCst);
+                }
+            }
             let more = shard.work();
             if shard.fatal().is_some() || shard.used() > limit + 256 {
                 // The program's threads sleep for ever now: end them all.
@@ -84,7 +102,7 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
         shard.used()
     });
     match wait.recv().unwrap() {
-        None => Some(Paged { start, bytes, stop, pager: Some(pager), counters }),
+        None => Some(Paged { start, bytes, stop, spot, pager: Some(pager), counters }),
         Some(why) => {
             eprintln!("SKIPPED: this kernel or user cannot page: {why}");
             None
@@ -243,4 +261,45 @@ fn running_writers_lose_nothing() {
         }
     });
     assert!(paged.counters.bytes_in.get() > 0 && paged.counters.bytes_out.get() > 0);
+}
+
+/// Bytes of the mapping that lie on large pages.
+fn on_large_pages(paged: &Paged) -> usize {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let starts = |line: &&str| line.starts_with(&format!("{:x}-", paged.start));
+    let lines = text.lines().skip_while(|line| !starts(line));
+    let line = lines.clone().find(|line| line.starts_with("AnonHugePages:")).expect("a mapping");
+    line.split_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok()).expect("a number") << 10
+}
+
+/// Single pages that were used much once do not split, for ever after, the blocks that they come back in.
+#[test]
+fn blocks_read_in_order_stay_whole() {
+    let (bytes, limit) = (256 << 20, 16384);
+    let Some(paged) = paged(bytes, limit) else { return };
+    let words = paged.words();
+    for index in 0..words {
+        paged.word(index).store(mix(index as u64), SeqCst);
+    }
+    let look = |part: std::ops::Range<usize>| {
+        for index in part.step_by(8) {
+            assert_eq!(paged.word(index).load(SeqCst), mix(index as u64), "word {index}");
+        }
+    };
+    look(0..words);
+    for part in 0..16 {
+        look(words / 16 * part..words / 16 * (part + 1));
+        paged.spot.store(true, SeqCst);
+        while paged.spot.load(SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+    let mut shares = Vec::new();
+    for _ in 0..6 {
+        look(0..words);
+        shares.push(on_large_pages(&paged) as f64 / (limit as usize * PAGE) as f64);
+    }
+    eprintln!("of the limit on large pages after each pass: {shares:?}");
+    // Nothing else is resident but what is staged, at most a quarter.
+    assert!(shares.iter().skip(2).all(|share| *share > 0.55), "{shares:?}");
 }
