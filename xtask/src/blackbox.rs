@@ -35,10 +35,6 @@ const ALONE: [&str; 20] = [
     "statics",
 ];
 
-/// The one with nothing beside it, before all others: it holds ranks that fork again and again to their budget, which is kept less
-/// closely the busier the machine is (by up to a quarter beside other tests).
-const QUIET: &str = "mpi";
-
 /// Tests at once in a program of those, and of the others; more than there are processors, as they wait a lot.
 const AT_ONCE: [&str; 2] = ["2", "3"];
 
@@ -53,24 +49,10 @@ pub fn run(root: &Path, names: &[&str]) -> ExitCode {
     }
     let wanted = programs.iter().filter(|(name, _)| names.is_empty() || names.contains(&name.as_str()));
     let (alone, others): (Vec<_>, Vec<_>) = wanted.partition(|(name, _)| ALONE.contains(&name.as_str()));
-    let (quiet, alone): (Vec<_>, Vec<_>) = alone.into_iter().partition(|(name, _)| *name == QUIET);
     let bad = Mutex::new(Vec::new());
-    for lanes in [[quiet, Vec::new()], [alone, others]] {
-        run_side_by_side(root, lanes, &bad);
-    }
-    let bad = bad.into_inner().expect("nothing panics here");
-    if bad.is_empty() {
-        println!("\nblackbox: all is well");
-        return ExitCode::SUCCESS;
-    }
-    eprintln!("\nblackbox: not well: {}", bad.join(", "));
-    ExitCode::FAILURE
-}
-
-/// Runs the programs of each lane one after another, the lanes side by side; adds those that fail to `bad`.
-fn run_side_by_side(root: &Path, lanes: [Vec<(&String, &PathBuf)>; 2], bad: &Mutex<Vec<String>>) {
     std::thread::scope(|scope| {
-        for (lane, at_once) in lanes.into_iter().zip(AT_ONCE) {
+        for (lane, at_once) in [alone, others].into_iter().zip(AT_ONCE) {
+            let bad = &bad;
             scope.spawn(move || {
                 for (name, program) in lane {
                     let begun = Instant::now();
@@ -87,6 +69,13 @@ fn run_side_by_side(root: &Path, lanes: [Vec<(&String, &PathBuf)>; 2], bad: &Mut
             });
         }
     });
+    let bad = bad.into_inner().expect("nothing panics here");
+    if bad.is_empty() {
+        println!("\nblackbox: all is well");
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("\nblackbox: not well: {}", bad.join(", "));
+    ExitCode::FAILURE
 }
 
 fn refuse(why: &str) -> ExitCode {

@@ -12,8 +12,9 @@ const VAIN: u64 = 500_000;
 
 impl<M: Machine> Shard<M> {
     /// Prepares a fork: evicts until at most `target` pages are held, or that gains nothing any more, then empties the staging
-    /// area and waits for all input and output. Call again after each batch of events until it is done; from then on until
-    /// [`Shard::go_on`] nothing is evicted, and between calls only faults change anything.
+    /// area and waits for all input and output. The limit falls with what is held, so that others who lack a frame wait; the
+    /// caller sets it anew. Call again after each batch of events until it is done; from then on until [`Shard::go_on`] nothing
+    /// is evicted, and between calls only faults change anything.
     pub fn prepare_fork(&mut self, target: u64) -> Progress {
         self.preparing = true;
         if !self.quiet {
@@ -26,7 +27,8 @@ impl<M: Machine> Shard<M> {
                 let limit = self.limit;
                 self.limit = target.min(limit);
                 let more = self.balance_to(target);
-                self.limit = limit;
+                // What is gained is not taken by others meanwhile, who could take all of it: the copy would have it twice.
+                self.limit = limit.min(self.used.max(target));
                 if more {
                     return Progress::Again;
                 }
@@ -56,9 +58,9 @@ impl<M: Machine> Shard<M> {
         Progress::Done
     }
 
-    /// Whether nothing is evicted any more, since a fork is about to happen: a page that comes in now stays until then.
-    pub fn is_quiet(&self) -> bool {
-        self.quiet
+    /// Whether a fork is being prepared, or about to happen.
+    pub fn is_preparing(&self) -> bool {
+        self.preparing
     }
 
     fn evictable(&self) -> bool {

@@ -101,6 +101,23 @@ fn whoever_forks_is_served_when_others_have_taken_the_room() {
     }
 }
 
+/// Threads that fault while a fork is prepared take nothing of what that gains.
+#[test]
+fn preparing_a_fork_gains_whatever_others_touch() {
+    for seed in 1..4 {
+        let mut world = World::of(seed, 1500, Fetch::Lazy);
+        assert!(world.apply(Op::Map(0, 2900)) && world.apply(Op::Walk(0, 0, 2900, 1, true)));
+        let mut round = 0;
+        while world.shard.prepare_fork(750) == Progress::Again {
+            round += 1;
+            assert!(round < 5000, "seed {seed}: never ready");
+            assert!(world.apply(Op::Start(0, 0, 2900, 12, round)) && world.apply(Op::Turns(1)));
+        }
+        let used = world.shard.used();
+        assert!(used <= 750, "seed {seed}: {used} pages are used");
+    }
+}
+
 /// Two older copies of a page are being written when its mapping moves: only the end of the later write concerns it.
 #[test]
 fn a_page_moves_while_two_copies_of_it_are_written() {

@@ -267,7 +267,7 @@ impl Pager {
     /// part; when they do not, or it has its part, more than the budget. Returns whether the limit was raised.
     fn relieve(&mut self) -> bool {
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
-        if self.shard.is_quiet() {
+        if self.shard.is_preparing() {
             return self.relieve_quiet(entry);
         }
         let (limit, ledger) = (self.shard.limit(), session.ledger());
@@ -428,7 +428,8 @@ impl Pager {
             Command::Quiet(target) => {
                 let progress = shard.prepare_fork(target - (target / 32).min(QUIET));
                 if progress == Progress::Done {
-                    shard.set_limit(shard.limit().min(target.max(shard.used() + QUIET_LEAST)));
+                    let held = ENGINE.entry().map_or(0, Process::held_pages);
+                    shard.set_limit(held.min(target.max(shard.used() + QUIET_LEAST)));
                     self.starving_since = 0;
                     self.quiet_steps = 0;
                 }
@@ -498,7 +499,7 @@ impl Pager {
     /// The process's share of the session's budget, leases that ended, counters.
     fn keep_house(&mut self) {
         report(self.shard);
-        if self.shard.is_quiet() {
+        if self.shard.is_preparing() {
             return;
         }
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };

@@ -97,7 +97,7 @@ fn give_up(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, 
 /// part; not while it forks, since half of what it had when that began will be its child's, and once nothing is evicted for
 /// that not at all.
 pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
-    if shard.is_quiet() {
+    if shard.is_preparing() {
         return;
     }
     let ledger = session.ledger();

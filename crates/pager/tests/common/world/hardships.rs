@@ -178,27 +178,34 @@ impl World {
     }
 
     pub(super) fn fork(&mut self, child: bool) {
+        let limit = self.shard.limit();
         if self.forks < 20 && self.prepared() {
             self.forked(child);
+            self.shard.set_limit(limit);
+            self.allow();
         }
     }
 
     pub(super) fn prepare(&mut self) {
+        let limit = self.shard.limit();
         if self.prepared() {
-            let (used, half) = (self.shard.used(), self.shard.limit() / 2);
+            let (used, half) = (self.shard.used(), limit / 2);
             assert!(used <= half, "{used} pages are used, half of the limit is {half}");
             self.shard.freeze();
             self.shard.go_on();
+            self.shard.set_limit(limit);
+            self.allow();
         }
     }
 
     /// Prepares a fork. False when the shard has stopped.
     fn prepared(&mut self) -> bool {
+        let half = self.shard.limit() / 2;
         for _ in 0..20_000 {
             if self.shard.fatal().is_some() {
                 return false;
             }
-            if self.shard.prepare_fork(self.shard.limit() / 2) == Progress::Done {
+            if self.shard.prepare_fork(half) == Progress::Done {
                 return true;
             }
             self.turn();
