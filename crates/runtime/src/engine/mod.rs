@@ -14,6 +14,7 @@ mod mailbox;
 mod message;
 mod minute;
 mod pager;
+mod quiet;
 mod remote;
 pub mod seat;
 mod setup;

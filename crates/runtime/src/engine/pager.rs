@@ -10,7 +10,7 @@ use super::shares::{self, available, share};
 use super::stop::stop;
 use super::switch::Switching;
 use super::zeros::{self, Zeros};
-use super::{ENGINE, Phase, follow, fork, remote, volumes, wishes};
+use super::{ENGINE, Phase, follow, fork, quiet, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fetch, Progress, Shard};
@@ -38,17 +38,6 @@ const OVERDRAFT: u64 = 256;
 const SWEEPING: u64 = 1_000_000;
 /// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
 const PATIENCE: u64 = 500_000;
-/// Most pages that are kept free for what comes in between the last eviction before a fork and the copy, which the child has,
-/// too; of a smaller budget a 32nd.
-const QUIET: u64 = 256;
-/// Least that there are.
-const QUIET_LEAST: u64 = 64;
-/// When they are gone a thread waits so many microseconds, and all that wait get so many pages together: whoever has a lock that
-/// the fork waits for needs few. On a busy machine the copy may be many such steps away.
-const QUIET_STEP: (u64, u64) = (10_000, 16);
-/// Steps that are so small; every so many further ones double what the next bring, up to [`QUIET`]: who has the lock may be
-/// reading a file into its memory.
-const QUIET_STEPS: (u32, u32) = (25, 5);
 
 /// Why paging cannot start.
 pub(super) struct Failure {
@@ -187,7 +176,7 @@ pub(super) fn run() -> ! {
         last_housekeeping: 0,
         last_look: process::now_us(),
         starving_since: 0,
-        quiet_steps: 0,
+        quiet: quiet::Steps::default(),
         last_sweep: 0,
         company: Company::default(),
         minute: Minute::default(),
@@ -209,8 +198,7 @@ struct Pager {
     last_look: u64,
     /// When a thread began to wait for a frame that nothing here can free; 0 if none does.
     starving_since: u64,
-    /// Steps by which the limit was raised since nothing is evicted before a fork.
-    quiet_steps: u32,
+    quiet: quiet::Steps,
     last_sweep: u64,
     company: Company,
     minute: Minute,
@@ -293,16 +281,7 @@ impl Pager {
 
     /// A thread waits while a fork is about to happen, maybe the one that forks.
     fn relieve_quiet(&mut self, entry: &Process) -> bool {
-        if self.starving_since == 0 {
-            self.starving_since = self.last_look;
-        }
-        if self.last_look - self.starving_since < QUIET_STEP.0 {
-            return false;
-        }
-        self.starving_since = 0;
-        let doubled = self.quiet_steps.saturating_sub(QUIET_STEPS.0) / QUIET_STEPS.1;
-        self.quiet_steps += 1;
-        let pages = (QUIET_STEP.1 << doubled.min(16)).min(QUIET);
+        let Some(pages) = self.quiet.next(self.last_look) else { return false };
         if self.shard.limit() >= entry.held_pages() {
             return self.overdraw(pages);
         }
@@ -426,12 +405,11 @@ impl Pager {
                 Progress::Done
             }
             Command::Quiet(target) => {
-                let progress = shard.prepare_fork(target - (target / 32).min(QUIET));
+                let progress = shard.prepare_fork(target - (target / 32).min(quiet::ROOM));
                 if progress == Progress::Done {
                     let held = ENGINE.entry().map_or(0, Process::held_pages);
-                    shard.set_limit(held.min(target.max(shard.used() + QUIET_LEAST)));
-                    self.starving_since = 0;
-                    self.quiet_steps = 0;
+                    shard.set_limit(held.min(target.max(shard.used() + quiet::LEAST)));
+                    self.quiet = quiet::Steps::default();
                 }
                 progress
             }

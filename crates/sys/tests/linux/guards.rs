@@ -3,7 +3,7 @@
 
 use crate::bed::{Bed, Engine, bed, fork, pattern, peek, poke, reap, unmap};
 use ream_page::{Frame, PAGE_BYTES, Page, Run};
-use ream_sys::memory::Advice;
+use ream_sys::memory::{self, Advice};
 use ream_sys::syscall;
 use ream_sys::{Event, Events, Machine, Moved, Wait, process};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ on_engines! {
         only_what_is_still_guarded_is_dropped,
         nothing_is_dropped_while_mappings_change,
         locked_pages_are_not_dropped,
+        guards_move_with_their_mapping,
         a_child_has_no_guarded_pages,
         no_write_is_lost_between_guards_and_drops,
     ]
@@ -145,6 +146,37 @@ fn locked_pages_are_not_dropped(engine: Engine) {
     assert_eq!(gone, wanted.map(|index| bed.page(index)));
     assert_eq!(bed.mapped(0, 16).0, 2);
     (4..6).for_each(|index| bed.check(index, index as u64));
+}
+
+/// Where the program moves it to, the kernel protects it still: the pager ends that before a fork.
+fn guards_move_with_their_mapping(engine: Engine) {
+    let mut bed = bed!(engine, 16, Advice::NoHugePage);
+    if !come_guarded(&mut bed, 4, 8) {
+        return;
+    }
+    let old = bed.address(4);
+    bed.gives_up(4, 8);
+    let mover = thread::spawn(move || {
+        const MAYMOVE: usize = 1;
+        let old = std::ptr::with_exposed_provenance_mut(old);
+        // SAFETY: the memory is the test's, which does not use the old place any more. It grows, so that it has to move.
+        let place = unsafe { memory::remap(old, 8 * PAGE_BYTES, 32 * PAGE_BYTES, MAYMOVE, 0) }.unwrap();
+        let place = place.expose_provenance();
+        poke(place, 5, 77);
+        place
+    });
+    let to = bed.await_event(|event| match event {
+        Event::Remapped { to, .. } => Some(*to),
+        _ => None,
+    });
+    assert_eq!(guarded(&mut bed), to);
+    bed.machine.unguard(Run { start: to, pages: 1 });
+    let place = mover.join().unwrap();
+    assert_eq!((peek(place, 5), peek(place + PAGE_BYTES, 5)), (77, pattern(5, 5)));
+    assert_eq!(dropped(&mut bed, &[Run { start: to, pages: 8 }]).len(), 7);
+    let unmapper = thread::spawn(move || unmap(place, 32));
+    bed.await_event(|event| matches!(event, Event::Unmapped { run } if run.start == to).then_some(()));
+    unmapper.join().unwrap();
 }
 
 fn a_child_has_no_guarded_pages(engine: Engine) {
