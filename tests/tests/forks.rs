@@ -122,6 +122,15 @@ fn exec_spawn_system_and_popen() {
     Case::new("c/fork_exec_mix.c", &["192"], 64).compare();
 }
 
+/// What the parent keeps from its children leaves room where the child's pager may come to lie.
+#[test]
+fn what_children_are_not_to_have() {
+    let case = Case::new("c/left_out.c", &["48", "96"], 64);
+    for engine in ["move", "copy"] {
+        case.compare_with(|run, _| run.option(format!("--engine={engine}")).deadline(60));
+    }
+}
+
 /// While everything fits, and paged.
 #[test]
 fn what_children_are_to_inherit() {

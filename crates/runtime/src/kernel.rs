@@ -1,6 +1,6 @@
 //! The memory calls as the kernel offers them, by the numbers and bits that programs pass.
 
-use ream_page::Run;
+use ream_page::{Page, Run};
 use ream_sys::Errno;
 use ream_sys::memory;
 use ream_sys::syscall::{call0, call2, call3, call4, number};
@@ -105,6 +105,17 @@ pub fn is_mapped(run: Run) -> bool {
     const MS_ASYNC: usize = 1;
     // SAFETY: changes nothing.
     unsafe { call3(number::__NR_msync, run.start.address(), run.bytes(), MS_ASYNC) }.is_ok()
+}
+
+/// Tells the parts of a run that are mapped, and those that are not (false), in order of address.
+pub fn each_mapped(run: Run, tell: &mut dyn FnMut(Run, bool)) {
+    let mapped = is_mapped(run);
+    if mapped || run.pages <= 1 {
+        return tell(run, mapped);
+    }
+    let half = run.pages / 2;
+    each_mapped(Run { start: run.start, pages: half }, tell);
+    each_mapped(Run { start: Page(run.start.0 + half), pages: run.pages - half }, tell);
 }
 
 /// mlock2; flags 0 is mlock.

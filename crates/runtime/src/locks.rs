@@ -282,7 +282,12 @@ pub fn fork_child() {
         let first = list.next_from(Page(0));
         first.inspect(|(run, _)| list.remove(*run))
     }) {
-        inherit(run, kind);
+        // Those parts that the child has.
+        each_mapped(run, &mut |part, mapped| {
+            if mapped {
+                hand_over(part, kind);
+            }
+        });
     }
 }
 
@@ -290,17 +295,5 @@ pub fn fork_child() {
 fn hand_over(run: Run, kind: Kind) {
     if kind != Kind::Small || !lending::on() {
         engine::add(run, kind);
-    }
-}
-
-/// Hands over the parts of a run that the child has: those that a program registers with a device are often not passed on
-/// (MADV_DONTFORK).
-fn inherit(run: Run, kind: Kind) {
-    if is_mapped(run) {
-        hand_over(run, kind);
-    } else if run.pages > 1 {
-        let half = run.pages / 2;
-        inherit(Run { start: run.start, pages: half }, kind);
-        inherit(Run { start: Page(run.start.0 + half), pages: run.pages - half }, kind);
     }
 }

@@ -327,6 +327,7 @@ pub fn fork_child() {
             process::end_process(125);
         }
     } else {
+        super::forget_left_out();
         match ENGINE.phase() {
             // The watcher was the parent's.
             Phase::Watching => {

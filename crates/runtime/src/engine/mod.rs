@@ -211,6 +211,22 @@ fn charge(pages: u64, wait: bool) {
     }
 }
 
+/// In a child, before anything is mapped there: what it has not inherited, since the program registers it with a device, for
+/// example (MADV_DONTFORK), is not managed any more. The pager's own memory may come to lie there.
+fn forget_left_out() {
+    let mut regions = ENGINE.regions.write();
+    let mut from = Page(0);
+    while let Some((run, _)) = regions.next_from(from) {
+        from = run.end();
+        crate::kernel::each_mapped(run, &mut |part, mapped| {
+            if !mapped {
+                regions.remove(part);
+            }
+        });
+    }
+    ENGINE.reserved.store(regions.total(), SeqCst);
+}
+
 /// Tells the watcher something, or wakes it, once it listens. Before that it has not looked at anything yet.
 fn tell_watcher(command: Command) {
     if ENGINE.listening.load(SeqCst) != 0 {
