@@ -120,19 +120,6 @@ impl<M: Machine> Shard<M> {
         !self.tidying && self.dirty_pages < CLUSTER && self.free_pages() >= self.marks.low
     }
 
-    /// Whether there is a place in the staging area for a page to be moved to; populated places that are free are
-    /// emptied for that.
-    fn spare_holes(&mut self) -> bool {
-        if self.frames.hole_count() > 0 {
-            return true;
-        }
-        let Some((frame, pages)) = self.frames.take_any_full(CLUSTER as u32) else { return false };
-        self.machine.empty_frames(frame, pages);
-        self.frames.put_hole(frame, pages);
-        self.used -= pages as u64;
-        true
-    }
-
     /// Pages held beyond the limit: found in RAM at engagement, or the limit was lowered.
     fn excess(&self) -> u64 {
         self.used.saturating_sub(self.limit)
@@ -186,7 +173,7 @@ impl<M: Machine> Shard<M> {
         self.drop_clean(start, pages, State::Ahead);
     }
 
-    fn drop_clean(&mut self, start: Page, pages: u32, state: State) -> u32 {
+    pub(crate) fn drop_clean(&mut self, start: Page, pages: u32, state: State) -> u32 {
         let mut dropped = 0;
         let mut run: Option<(Frame, u32)> = None;
         let age = self.age();
@@ -227,8 +214,8 @@ impl<M: Machine> Shard<M> {
     /// Moves the next victim out to cool. `None` when there is none, else how many pages were moved.
     fn cool_one(&mut self) -> Option<u32> {
         let resident = self.count(State::Resident);
-        self.victims += 1;
-        let queue = self.trial.victim(resident - self.hot_resident, self.hot_resident, self.victims);
+        self.trial.pass(self.evictions, resident + self.count(State::Stored));
+        let queue = self.trial.victim(resident - self.hot_resident, self.hot_resident);
         let (queue, (start, pages)) = match queue {
             Queue::New => match self.take(List::New) {
                 Some(entry) => (Queue::New, entry),
@@ -255,16 +242,14 @@ impl<M: Machine> Shard<M> {
                 length += 1;
             }
             index += length;
-            if guarded && !hot && length <= MOST_GUARDED && self.leaves_directly() {
+            if guarded && (!hot || self.trial.is_over()) && length <= MOST_GUARDED && self.leaves_directly() {
                 self.leave(Run { start: page, pages: length as u64 });
                 moved += length;
             } else {
                 moved += self.cool_run(page, length, hot);
             }
         }
-        if hot {
-            self.trial.evicted(moved as u64);
-        }
+        self.trial.evicted(queue, moved as u64);
         Some(moved)
     }
 

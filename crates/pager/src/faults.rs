@@ -266,6 +266,18 @@ impl<M: Machine> Shard<M> {
         self.fetch_all(page);
     }
 
+    /// A page that is about to be read was used much before it was evicted, but that is long ago: it begins anew.
+    pub(crate) fn forget_stale_use(&mut self, page: Page) {
+        let word = self.table.word(page);
+        let stays = |shard: &Self| {
+            replacement::refault_is_hot(shard.evicted_since(word), shard.count(State::Resident))
+                || shard.usage(page) == Usage::Keep
+        };
+        if word.hot() && !stays(self) {
+            self.put(page, word, word.with_hot(false));
+        }
+    }
+
     /// How many pages have been evicted since this one was.
     fn evicted_since(&self, word: Word) -> u64 {
         (self.age().wrapping_sub(word.age()) as u64) << self.age_shift()
@@ -363,6 +375,9 @@ impl<M: Machine> Shard<M> {
         for (index, (start, pages)) in plan.ahead().iter().enumerate() {
             let mut at = *start;
             let end = *start + *pages as u64;
+            if *pages == BLOCK_PAGES && self.may_read_ahead(BLOCK_PAGES as u64) {
+                self.make_whole(Page(at).block());
+            }
             while at < end {
                 let page = Page(at);
                 if self.table.word(page).state() != State::Stored {

@@ -50,7 +50,7 @@ impl<M: Machine> Shard<M> {
         // Free frames are worth nothing to the child, and the parent gets new ones.
         let keep = core::mem::replace(&mut self.limit, 0);
         while self.frames.full_count() > 0 || self.frames.huge_full_count() > 0 {
-            if !self.empty_free_frames() {
+            if !self.empty_some() {
                 break;
             }
         }
@@ -86,22 +86,6 @@ impl<M: Machine> Shard<M> {
             + self.count(State::Ahead)
             + self.count(State::Reading)
             + self.count(State::Writing)
-    }
-
-    fn empty_free_frames(&mut self) -> bool {
-        if let Some(frame) = self.frames.take_any_huge_full() {
-            self.machine.empty_frames(frame, ream_page::BLOCK_PAGES);
-            self.frames.put_huge_hole(frame);
-            self.used -= ream_page::BLOCK_PAGES as u64;
-            return true;
-        }
-        if let Some((frame, pages)) = self.frames.take_any_full(u32::MAX) {
-            self.machine.empty_frames(frame, pages);
-            self.frames.put_hole(frame, pages);
-            self.used -= pages as u64;
-            return true;
-        }
-        false
     }
 
     /// Cooling pages go back to the program, clean ones and read-ahead to the store.

@@ -3,13 +3,15 @@
 //! first write ends the guard, for a fault; so pages are guarded only while few are written to.
 
 use crate::shard::Shard;
-use ream_page::{Page, Run, State, Step};
+use ream_page::{BLOCK_PAGES, Block, Page, Run, State, Step};
 use ream_sys::{Copied, Machine};
 
 /// Runs that leave at once.
 const RUNS: usize = 32;
 /// Most pages of these together.
 const PAGES: usize = 128;
+/// Most resident pages of a block that leave so that it can be read whole.
+const FEW: u32 = BLOCK_PAGES / 4;
 /// Of so many runs that could leave one is moved out all the same, and stays at hand for a while: whether its pages are
 /// touched there tells whether it is worth it.
 const COOLED: u64 = 8;
@@ -114,6 +116,39 @@ impl<M: Machine> Shard<M> {
             self.leaving.len += 1;
             self.leaving.pages += pages;
         }
+    }
+
+    /// What stands in the way of reading a block whole, now that a stream is about to read all of it, leaves: pages of it that
+    /// came in singly before. They would do so soon, and are read along; in their place the block comes in, and leaves again,
+    /// in a hundred pieces. Pages that are used much stay, unless their phase is over.
+    pub(crate) fn make_whole(&mut self, block: Block) {
+        let may = |meta: &crate::table::Meta| (1..=FEW).contains(&meta.resident());
+        if !self.table.meta(block).is_some_and(may) {
+            return;
+        }
+        let over = self.trial.is_over();
+        let gives_way = |page: Page| {
+            let word = self.table.word(page);
+            match word.state() {
+                State::Stored | State::Clean => true,
+                State::Resident => word.guarded() && (over || !word.hot()) && !self.table.held(page),
+                _ => false,
+            }
+        };
+        if !crate::table::pages(block.run()).all(gives_way) {
+            return;
+        }
+        let mut page = block.first();
+        while page.0 < block.run().end().0 {
+            let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |state| state == State::Resident);
+            let is_resident = self.table.word(page).state() == State::Resident;
+            if is_resident {
+                self.leave(Run { start, pages: pages as u64 });
+            }
+            page = page.plus(if is_resident { pages } else { 1 });
+        }
+        self.leave_now();
+        self.drop_clean(block.first(), BLOCK_PAGES, State::Clean);
     }
 
     /// Those that are about to leave do.

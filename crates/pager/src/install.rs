@@ -125,21 +125,6 @@ impl<M: Machine> Shard<M> {
         })
     }
 
-    /// Whether pages may be copied, for which their frames and their copies exist at once. Populated frames that are free make
-    /// room for it, many at a time, when there are more than `spare` of them.
-    fn room_for_copy(&mut self, pages: u32, spare: u64) -> bool {
-        const BATCH: u32 = 32;
-        let pages = pages as u64;
-        if self.used + pages > self.limit && self.frames.full_count() > spare {
-            if let Some((frame, pages)) = self.frames.take_any_full(BATCH) {
-                self.machine.empty_frames(frame, pages);
-                self.frames.put_hole(frame, pages);
-                self.used -= pages as u64;
-            }
-        }
-        self.used + pages <= self.limit
-    }
-
     /// The step that installing this page's frame is.
     fn install_step(&self, frame: Frame, page: Page) -> Step {
         let info = self.frames.info(frame);

@@ -18,6 +18,7 @@ mod io;
 mod lists;
 mod nodes;
 mod queue;
+mod room;
 mod settle;
 mod shard;
 mod swap;

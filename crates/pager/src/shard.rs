@@ -134,7 +134,6 @@ pub struct Shard<M: Machine> {
     pub(crate) leaving: Leaving,
     /// Runs that could have left without being moved out.
     pub(crate) left: u64,
-    pub(crate) victims: u64,
     /// Queue entries tried for eviction since one could be moved.
     pub(crate) fruitless: u64,
     /// Errands of the helper since a page was last moved out.
@@ -248,7 +247,6 @@ impl<M: Machine> Shard<M> {
             guards: false,
             leaving: Leaving::default(),
             left: 0,
-            victims: 0,
             fruitless: 0,
             vain: 0,
             last_errand: 0,
@@ -496,31 +494,6 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// Gives free populated frames, then clean cooling ones, back to the kernel until `pages` more fit the limit.
-    pub(crate) fn make_room(&mut self, pages: u64, spare_huge: bool) -> bool {
-        while self.used + pages > self.limit {
-            let missing = (self.used + pages - self.limit).min(BLOCK_PAGES as u64) as u32;
-            if !spare_huge || self.frames.full_count() == 0 {
-                if let Some(frame) = self.frames.take_any_huge_full() {
-                    self.machine.empty_frames(frame, BLOCK_PAGES);
-                    self.frames.put_huge_hole(frame);
-                    self.used -= BLOCK_PAGES as u64;
-                    continue;
-                }
-            }
-            if let Some((frame, pages)) = self.frames.take_any_full(missing) {
-                self.machine.empty_frames(frame, pages);
-                self.frames.put_hole(frame, pages);
-                self.used -= pages as u64;
-                continue;
-            }
-            if !self.retire_one() {
-                return false;
-            }
-        }
-        true
-    }
-
     /// Populated frames that are no longer needed become free.
     pub(crate) fn free_frames(&mut self, frame: Frame, pages: u32) {
         if !self.frames.is_huge(frame) {
@@ -556,7 +529,7 @@ impl<M: Machine> Shard<M> {
         }
         if filled > 0 || pages < BLOCK_PAGES {
             // Also frees the page table that single moves left behind.
-            self.machine.empty_frames(first, BLOCK_PAGES);
+            self.machine.empty_frames(&[(first, BLOCK_PAGES)]);
             self.used -= filled as u64;
         }
         self.frames.put_huge_hole(first);

@@ -303,3 +303,32 @@ fn blocks_read_in_order_stay_whole() {
     // Nothing else is resident but what is staged, at most a quarter.
     assert!(shares.iter().skip(2).all(|share| *share > 0.55), "{shares:?}");
 }
+
+/// What random touches leave, single pages here and there that were used much, does not split the blocks of whoever reads
+/// everything in order for ever after: it stays while everything is read once, and gives way then.
+#[test]
+fn blocks_are_whole_again_after_random_touches() {
+    let (bytes, limit) = (256 << 20, 16384);
+    let Some(paged) = paged(bytes, limit) else { return };
+    let words = paged.words();
+    for index in 0..words {
+        paged.word(index).store(mix(index as u64), SeqCst);
+    }
+    let look = |index: usize| assert_eq!(paged.word(index).load(SeqCst), mix(index as u64), "word {index}");
+    (0..words).step_by(8).for_each(look);
+    let mut seed = 1;
+    for _ in 0..3 * bytes / PAGE {
+        seed = mix(seed);
+        // Half of the touches go to what memory holds, so that it proves to be used.
+        let range = if seed & 1 == 0 { words / 8 } else { words };
+        look((seed >> 8) as usize % range);
+    }
+    let mut shares = Vec::new();
+    for _ in 0..6 {
+        (0..words).step_by(8).for_each(look);
+        shares.push(on_large_pages(&paged) as f64 / (limit as usize * PAGE) as f64);
+    }
+    eprintln!("of the limit on large pages after each pass: {shares:?}");
+    // Nothing else is resident but what is staged, at most a quarter.
+    assert!(shares.iter().skip(3).all(|share| *share > 0.55), "{shares:?}");
+}

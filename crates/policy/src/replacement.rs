@@ -94,9 +94,27 @@ impl Extents {
     }
 }
 
-/// How the hot pages that were put to the test have fared: while most come back at once, few are tested.
+/// How the hot pages that were put to the test have fared: while most come back at once, few are tested; when hardly any
+/// came back while everything could have passed through memory once, they are of a phase that has ended, and give way
+/// like others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trial {
+    evicted: u64,
+    returned: u64,
+    /// Of the last parts of a pass, the present one first.
+    parts: [Tested; Trial::PARTS],
+    /// The eviction clock when the present part began.
+    began: u64,
+    over: bool,
+    /// What new pages have given way since a hot one was tested, in turns.
+    turns: u64,
+    /// Pages by which the new ones that gave way since the phase ended are ahead of the hot ones.
+    lead: i64,
+}
+
+/// Hot pages that were evicted, and those that were touched or read again soon.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tested {
     evicted: u64,
     returned: u64,
 }
@@ -104,19 +122,60 @@ pub struct Trial {
 impl Trial {
     /// Pages after which the past counts half.
     const MEMORY: u64 = 1024;
+    /// Parts of a pass after which the phase is looked at.
+    const PARTS: usize = 4;
+    /// Hot pages to be tested in a part, for it to say anything.
+    const ENOUGH: u64 = 8;
+    /// One page that came back of so many tested says that the phase goes on.
+    const FEW: u64 = 4;
+    /// So many pages of one victim count as a turn more: where blocks come and go, victims are few.
+    const TURN: u64 = 64;
 
-    /// Takes note of hot pages that were evicted.
-    pub fn evicted(&mut self, pages: u64) {
+    /// Takes note of a victim, and how many pages it had. One that was not there any more counts, too.
+    pub fn evicted(&mut self, queue: Queue, pages: u64) {
+        let turns = 1 + pages / Trial::TURN;
+        self.turns = match queue {
+            Queue::New => self.turns + turns,
+            Queue::Hot => self.turns.saturating_sub(turns * (self.interval() - 1)),
+        };
+        let sign = if queue == Queue::New { 1 } else { -1 };
+        self.lead = if self.over { self.lead + sign * pages as i64 } else { 0 };
+        if queue == Queue::New {
+            return;
+        }
         self.evicted += pages;
+        self.parts[0].evicted += pages;
         if self.evicted > Trial::MEMORY {
             (self.evicted, self.returned) = (self.evicted / 2, self.returned / 2);
         }
     }
-    /// Takes note of such pages that were touched or read again soon.
+    /// Takes note of hot pages that were touched or read again soon after they were evicted.
     pub fn returned(&mut self, pages: u64) {
         self.returned += pages;
+        self.parts[0].returned += pages;
+        self.over &= self.hardly_any();
     }
-    /// Of how many victims one is a hot page.
+    /// Whether hardly any came back of those tested in the last parts of a pass.
+    fn hardly_any(&self) -> bool {
+        let sum = |count: fn(&Tested) -> u64| self.parts.iter().map(count).sum::<u64>();
+        sum(|part| part.returned) * Trial::FEW < sum(|part| part.evicted)
+    }
+    /// Takes note of the eviction clock, when there are `all` pages in RAM and in the store.
+    pub fn pass(&mut self, evictions: u64, all: u64) {
+        if evictions - self.began < (all / Trial::PARTS as u64).max(1) {
+            return;
+        }
+        self.began = evictions;
+        let tested = self.parts.iter().all(|part| part.evicted >= Trial::ENOUGH);
+        self.over = self.hardly_any() && (tested || self.over);
+        self.parts.rotate_right(1);
+        self.parts[0] = Tested::default();
+    }
+    /// Whether the hot pages are of a phase that has ended.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+    /// Of how many turns one is a hot page's.
     fn interval(&self) -> u64 {
         match self.returned * 4 / (self.evicted + 64) {
             0 => 8,
@@ -124,8 +183,8 @@ impl Trial {
             _ => 64,
         }
     }
-    /// Which queue the next victim comes from. `turn` counts victims so far.
-    pub fn victim(&self, new: u64, hot: u64, turn: u64) -> Queue {
+    /// Which queue the next victim comes from.
+    pub fn victim(&self, new: u64, hot: u64) -> Queue {
         if new == 0 {
             return Queue::Hot;
         }
@@ -133,7 +192,8 @@ impl Trial {
             return Queue::New;
         }
         // New pages hold at least an eighth, so that they have time to prove themselves.
-        if new * 8 < new + hot || turn % self.interval() == 7 { Queue::Hot } else { Queue::New }
+        let tested = self.turns >= self.interval() - 1 || self.over && self.lead >= 0;
+        if new * 8 < new + hot || tested { Queue::Hot } else { Queue::New }
     }
 }
 
@@ -224,23 +284,72 @@ mod tests {
         assert!((100..1000).contains(&singles.count()));
     }
 
+    /// Hot pages among so many victims of these sizes.
+    fn hot(trial: &Trial, turns: u64, pages: u64) -> u64 {
+        let mut trial = *trial;
+        let mut victim = || {
+            let queue = trial.victim(1000, 1000);
+            trial.evicted(queue, if queue == Queue::New { pages } else { 0 });
+            queue
+        };
+        (0..turns).filter(|_| victim() == Queue::Hot).count() as u64
+    }
+
     #[test]
     fn a_scan_takes_new_pages_first() {
         let mut trial = Trial::default();
-        let hot = |trial: &Trial| (0..6400).filter(|turn| trial.victim(1000, 1000, *turn) == Queue::Hot).count();
-        assert_eq!(hot(&trial), 800);
-        assert_eq!(trial.victim(0, 5, 0), Queue::Hot);
-        assert_eq!(trial.victim(5, 0, 7), Queue::New);
+        assert_eq!(hot(&trial, 6400, 1), 800);
+        assert_eq!(trial.victim(0, 5), Queue::Hot);
+        assert_eq!(trial.victim(5, 0), Queue::New);
+        // Of blocks there are fewer, so that as many are tried in the time.
+        assert_eq!(hot(&trial, 6400, 512), 3600);
         // What comes back is left alone, until it no longer does.
         for _ in 0..1000 {
-            trial.evicted(10);
+            trial.evicted(Queue::Hot, 10);
             trial.returned(9);
         }
-        assert_eq!(hot(&trial), 100);
-        assert_eq!(trial.victim(10, 1000, 0), Queue::Hot);
+        assert_eq!(hot(&trial, 6400, 1), 100);
+        assert_eq!(trial.victim(10, 1000), Queue::Hot);
         for _ in 0..1000 {
-            trial.evicted(10);
+            trial.evicted(Queue::Hot, 10);
         }
-        assert_eq!(hot(&trial), 800);
+        assert_eq!(hot(&trial, 6400, 1), 800);
+    }
+
+    #[test]
+    fn hot_pages_give_way_when_their_phase_has_ended() {
+        let mut trial = Trial::default();
+        // One pass over everything, during which nothing hot is used: it stays.
+        let pass = |trial: &mut Trial, first: u64| {
+            for clock in first * 1000..(first + 1) * 1000 {
+                trial.evicted(Queue::Hot, 1);
+                trial.pass(clock, 1000);
+            }
+        };
+        trial.returned(4);
+        pass(&mut trial, 0);
+        assert_eq!((trial.is_over(), hot(&trial, 6400, 1)), (false, 800));
+        // A second one: as many hot pages give way as others.
+        pass(&mut trial, 1);
+        assert!(trial.is_over());
+        for pages in [2300, 5, 1] {
+            trial.evicted(Queue::New, pages);
+            assert_eq!(trial.victim(1000, 1000), Queue::Hot);
+        }
+        trial.evicted(Queue::Hot, 3000);
+        assert_eq!(trial.victim(1000, 1000), Queue::New);
+        // Some are used after all.
+        trial.returned(1500);
+        assert!(!trial.is_over());
+        assert_eq!(trial.victim(1000, 1000), Queue::New);
+        // What became hot only now has a pass of its own.
+        let mut trial = Trial::default();
+        for clock in 0..999 {
+            if clock >= 500 {
+                trial.evicted(Queue::Hot, 1);
+            }
+            trial.pass(clock, 1000);
+            assert!(!trial.is_over());
+        }
     }
 }

@@ -370,10 +370,26 @@ impl Machine for LinuxMachine {
         }
     }
 
-    fn empty_frames(&mut self, frame: Frame, pages: u32) {
-        if let Some(address) = self.staging.address(frame, pages) {
+    fn empty_frames(&mut self, runs: &[(Frame, u32)]) {
+        let mut parts = [[0; 2]; 32];
+        for some in runs.chunks(parts.len()) {
+            let mut count = 0;
+            for (frame, pages) in some {
+                if let (Some(address), Some(part)) = (self.staging.address(*frame, *pages), parts.get_mut(count)) {
+                    *part = [address, *pages as usize * PAGE_BYTES];
+                    count += 1;
+                }
+            }
+            let parts = parts.get(..count).unwrap_or(&[]);
+            let whole = parts.iter().map(|[_, bytes]| bytes).sum();
             // SAFETY: the pager gives their content up.
-            let _ = unsafe { memory::advise(address, pages as usize * PAGE_BYTES, Advice::DontNeed) };
+            if parts.len() > 1 && unsafe { memory::discard_all(self.own, parts) } == Ok(whole) {
+                continue;
+            }
+            for [address, bytes] in parts {
+                // SAFETY: as above.
+                let _ = unsafe { memory::advise(*address, *bytes, Advice::DontNeed) };
+            }
         }
     }
 

@@ -223,8 +223,8 @@ pub trait Machine {
 
     /// Makes frames hold zeros, populating empty ones. Returns false when there is no memory.
     fn zero_frames(&mut self, frame: Frame, pages: u32) -> bool;
-    /// Gives the memory of frames back to the kernel; they become empty.
-    fn empty_frames(&mut self, frame: Frame, pages: u32);
+    /// Gives the memory of runs of frames back to the kernel; they become empty.
+    fn empty_frames(&mut self, runs: &[(Frame, u32)]);
     /// Hashes a populated frame.
     fn digest(&mut self, frame: Frame) -> Digest;
 

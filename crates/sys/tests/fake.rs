@@ -61,7 +61,7 @@ fn a_page_goes_to_the_store_and_comes_back() {
     fake.write(3, Slot(50), &[(Frame(12), 2), (Frame(10), 2)]);
     assert_eq!(poll(&mut fake, Wait::Forever), [Event::Io { tag: 3, result: 16384 }]);
     assert_eq!(fake.slot(StoreId::OWN, Slot(50)), Some(Content(102)));
-    fake.empty_frames(Frame(10), 4);
+    fake.empty_frames(&[(Frame(10), 4)]);
     assert_eq!(fake.memory_pages(), 0);
     fake.read(3, StoreId::OWN, Slot(52), Frame(20), 2);
     assert_eq!(poll(&mut fake, Wait::Forever), [Event::Io { tag: 3, result: 8192 }]);
@@ -147,7 +147,7 @@ fn misuse_of_frames_and_tags_panics() {
         (
             |f| {
                 f.write(0, Slot(0), &[(Frame(1), 1)]);
-                f.empty_frames(Frame(1), 1);
+                f.empty_frames(&[(Frame(1), 1)]);
             },
             "empty_frames: frame 1 is under I/O",
         ),
@@ -184,7 +184,7 @@ fn a_frame_under_write_is_busy_and_can_be_copied() {
     assert_eq!(fake.copy_in(Frame(5), page(0)), Copied::Exists);
     assert_eq!(fake.memory_pages(), 2);
     assert_eq!(poll(&mut fake, Wait::Forever), [Event::Io { tag: 0, result: 4096 }]);
-    fake.empty_frames(Frame(5), 1);
+    fake.empty_frames(&[(Frame(5), 1)]);
     assert_eq!(fake.memory_pages(), 1);
 }
 
@@ -331,7 +331,7 @@ fn large_pages_travel_whole_or_split() {
     // Without the table it arrives whole.
     assert_eq!(fake.move_out(page(512), Frame(0), 512).pages, 512);
     fake.drop_table(second);
-    fake.empty_frames(Frame(1024), 512);
+    fake.empty_frames(&[(Frame(1024), 512)]);
     assert!(fake.zero_frames(Frame(1024), 512));
     assert_eq!(fake.move_in(Frame(1024), page(512), 512).pages, 512);
     assert!(fake.is_huge(second));
@@ -434,7 +434,7 @@ fn running_threads_catch_the_naive_protocol() {
             fake.read(0, StoreId::OWN, Slot(0), Frame(8), 8);
             poll(&mut fake, Wait::Forever);
             assert_eq!(fake.move_in(Frame(8), page(0), 8).pages, 8);
-            fake.empty_frames(Frame(0), 8);
+            fake.empty_frames(&[(Frame(0), 8)]);
         }
     };
     rounds(false);

@@ -411,23 +411,25 @@ impl Machine for FakeMachine {
         true
     }
 
-    fn empty_frames(&mut self, frame: Frame, pages: u32) {
-        self.enter("empty_frames", 0, frame.0 as u64, pages as u64);
-        self.frames_at_rest("empty_frames", frame.0, pages);
-        let mut at = frame.0;
-        while at < frame.0 + pages {
-            let whole = self.staging.covers_group(at, frame.0 + pages - at);
-            let count = if whole { BLOCK_PAGES } else { 1 };
-            if whole && self.staging.is_huge(at) {
-                self.staging.take_huge(at);
+    fn empty_frames(&mut self, runs: &[(Frame, u32)]) {
+        for (frame, pages) in runs {
+            self.enter("empty_frames", 0, frame.0 as u64, *pages as u64);
+            self.frames_at_rest("empty_frames", frame.0, *pages);
+            let mut at = frame.0;
+            while at < frame.0 + pages {
+                let whole = self.staging.covers_group(at, frame.0 + pages - at);
+                let count = if whole { BLOCK_PAGES } else { 1 };
+                if whole && self.staging.is_huge(at) {
+                    self.staging.take_huge(at);
+                }
+                for place in at..at + count {
+                    self.staging.take(place);
+                }
+                if whole {
+                    self.staging.forget_table(at);
+                }
+                at += count;
             }
-            for place in at..at + count {
-                self.staging.take(place);
-            }
-            if whole {
-                self.staging.forget_table(at);
-            }
-            at += count;
         }
     }
 

@@ -241,7 +241,7 @@ fn no_write_is_lost_between_guards_and_drops(engine: Engine) {
         for index in (0..PAGES).filter(|index| index % 4 == round % 4) {
             let at = index as usize;
             if !guards[at] && !gone[at] {
-                bed.machine.empty_frames(Frame(index), 1);
+                bed.machine.empty_frames(&[(Frame(index), 1)]);
                 bed.out(index, index, 1);
                 let back = bed.machine.copy_run_in(Frame(index), bed.page(index), 1, true);
                 assert_eq!(back, Moved { pages: 1, stop: None });

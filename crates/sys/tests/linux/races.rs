@@ -75,7 +75,7 @@ fn no_write_is_lost_between_moves(engine: Engine) {
             bed.machine.read(0, StoreId::OWN, slot, other, 1);
             assert_eq!(bed.await_io(0), PAGE_BYTES as i32);
             assert_eq!(bed.machine.digest(other), digest);
-            bed.machine.empty_frames(frame, 1);
+            bed.machine.empty_frames(&[(frame, 1)]);
             while bed.machine.move_in(other, bed.page(index), 1).stop == Some(Stop::Busy) {}
         } else {
             dirty += 1;
