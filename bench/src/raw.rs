@@ -15,6 +15,9 @@ pub const DEPTH: usize = 16;
 /// Largest operation in bytes.
 pub const LARGEST: usize = 4 << 20;
 
+/// Times that two ways are looked at in turns.
+const ROUNDS: usize = 5;
+
 /// What is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
@@ -63,23 +66,53 @@ impl Rate {
     }
 }
 
+/// Memory that is read into and written from, in places of [`LARGEST`] bytes.
+struct Buffers {
+    memory: *mut u8,
+    places: usize,
+}
+
+impl Buffers {
+    /// Memory of so many bytes, [`DEPTH`] places at least, filled with what cannot be compressed.
+    fn new(bytes: usize) -> io::Result<Buffers> {
+        let places = (bytes / LARGEST).max(DEPTH);
+        // SAFETY: a new private mapping, checked before use, and unmapped when this is dropped. Children do not get it: the
+        // kernel would count it as theirs, in the peak of what they had in RAM.
+        let memory = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let memory = libc::mmap(std::ptr::null_mut(), places * LARGEST, protection, flags, -1, 0);
+            if memory == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            libc::madvise(memory, places * LARGEST, libc::MADV_HUGEPAGE);
+            libc::madvise(memory, places * LARGEST, libc::MADV_DONTFORK);
+            memory.cast::<u8>()
+        };
+        // SAFETY: the whole mapping, before any operation uses it.
+        let words = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u64>(), places * LARGEST / 8) };
+        words.iter_mut().enumerate().for_each(|(i, word)| *word = mix(i as u64));
+        Ok(Buffers { memory, places })
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping of `new`, which nothing refers to any more; what the device may still be writing to, after a
+        // run that was interrupted, the kernel keeps until then.
+        unsafe { libc::munmap(self.memory.cast(), self.places * LARGEST) };
+    }
+}
+
 /// The file and the ring.
 pub struct Raw {
     file: File,
     ring: IoUring,
-    buffers: *mut u8,
+    buffers: Buffers,
     bytes: u64,
     cursor: u64,
     strided: u64,
     random: Random,
-}
-
-impl Drop for Raw {
-    fn drop(&mut self) {
-        // SAFETY: the whole mapping of `new`, which nothing refers to any more; what the device may still be writing to, after a
-        // run that was interrupted, the kernel keeps until then.
-        unsafe { libc::munmap(self.buffers.cast(), DEPTH * LARGEST) };
-    }
 }
 
 struct Operation {
@@ -96,27 +129,11 @@ impl Raw {
     pub fn new(directory: &Path, bytes: u64) -> io::Result<Raw> {
         let flags = libc::O_TMPFILE | libc::O_DIRECT;
         let file = File::options().read(true).write(true).mode(0o600).custom_flags(flags).open(directory)?;
-        // SAFETY: a new private mapping, checked before use, and unmapped when this is dropped. Children do not get it: the
-        // kernel would count it as theirs, in the peak of what they had in RAM.
-        let buffers = unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let memory = libc::mmap(std::ptr::null_mut(), DEPTH * LARGEST, protection, flags, -1, 0);
-            if memory == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            libc::madvise(memory, DEPTH * LARGEST, libc::MADV_HUGEPAGE);
-            libc::madvise(memory, DEPTH * LARGEST, libc::MADV_DONTFORK);
-            memory.cast::<u8>()
-        };
-        // SAFETY: the whole mapping, before any operation uses it.
-        let words = unsafe { std::slice::from_raw_parts_mut(buffers.cast::<u64>(), DEPTH * LARGEST / 8) };
-        words.iter_mut().enumerate().for_each(|(i, word)| *word = mix(i as u64));
         let bytes = bytes / LARGEST as u64 * LARGEST as u64;
         let mut raw = Raw {
             file,
             ring: IoUring::new(2 * DEPTH as u32)?,
-            buffers,
+            buffers: Buffers::new(0)?,
             bytes,
             cursor: 0,
             strided: 0,
@@ -187,6 +204,30 @@ impl Raw {
         rate
     }
 
+    /// How fast the device is read in order into so many bytes of memory, as a share of how fast it is the best way, which
+    /// reads into a few buffers that stay in the processor's cache: whoever keeps what he reads cannot be faster than this. The
+    /// best over depths of 1 to 16, in turns with the other, `seconds` each.
+    ///
+    /// # Errors
+    /// A read failed, or there is not as much memory.
+    pub fn spread(&mut self, best: (Pattern, usize), memory: u64, seconds: f64) -> io::Result<f64> {
+        let few = Buffers::new(0)?;
+        let many = Buffers::new(memory as usize)?;
+        let mut ratios = Vec::new();
+        self.buffers = many;
+        for _ in 0..ROUNDS {
+            let mut spread = 0f64;
+            for depth in [1, 2, 4, 8, 16] {
+                spread = spread.max(self.slice(best.0, depth, seconds, 0)?.bytes_per_second());
+            }
+            let many = std::mem::replace(&mut self.buffers, Buffers::new(0)?);
+            ratios.push(spread / self.slice(best.0, best.1, seconds, 0)?.bytes_per_second());
+            self.buffers = many;
+        }
+        self.buffers = few;
+        Ok(crate::statistics::median(&ratios))
+    }
+
     /// Keeps `depth` operations in flight until `next` has none, and waits for the last.
     fn run(&mut self, depth: usize, mut next: impl FnMut(u64) -> Option<Operation>) -> io::Result<Rate> {
         let begun = Instant::now();
@@ -200,12 +241,13 @@ impl Raw {
                     ended = true;
                     break;
                 };
-                turn += 1;
                 free.pop();
                 in_flight[buffer] = (operation.write, operation.size);
                 let descriptor = types::Fd(self.file.as_raw_fd());
-                // SAFETY: a buffer is LARGEST bytes long, and operations are no larger.
-                let memory = unsafe { self.buffers.add(buffer * LARGEST) };
+                // As many buffers as operations, or all memory in turns.
+                let place = if self.buffers.places > DEPTH { turn as usize % self.buffers.places } else { buffer };
+                // SAFETY: a place is LARGEST bytes long, and operations are no larger.
+                let memory = unsafe { self.buffers.memory.add(place * LARGEST) };
                 let size = operation.size as u32;
                 let entry = if operation.write {
                     opcode::Write::new(descriptor, memory, size).offset(operation.offset).build()
@@ -215,6 +257,7 @@ impl Raw {
                 // SAFETY: the buffer stays mapped, and is used by nothing else until its completion was seen.
                 unsafe { self.ring.submission().push(&entry.user_data(buffer as u64)) }
                     .map_err(|_| io::Error::other("the ring is full"))?;
+                turn += 1;
             }
             if free.len() == depth.clamp(1, DEPTH) {
                 break;
