@@ -371,26 +371,8 @@ impl Machine for LinuxMachine {
     }
 
     fn empty_frames(&mut self, runs: &[(Frame, u32)]) {
-        let mut parts = [[0; 2]; 32];
-        for some in runs.chunks(parts.len()) {
-            let mut count = 0;
-            for (frame, pages) in some {
-                if let (Some(address), Some(part)) = (self.staging.address(*frame, *pages), parts.get_mut(count)) {
-                    *part = [address, *pages as usize * PAGE_BYTES];
-                    count += 1;
-                }
-            }
-            let parts = parts.get(..count).unwrap_or(&[]);
-            let whole = parts.iter().map(|[_, bytes]| bytes).sum();
-            // SAFETY: the pager gives their content up.
-            if parts.len() > 1 && unsafe { memory::discard_all(self.own, parts) } == Ok(whole) {
-                continue;
-            }
-            for [address, bytes] in parts {
-                // SAFETY: as above.
-                let _ = unsafe { memory::advise(*address, *bytes, Advice::DontNeed) };
-            }
-        }
+        // SAFETY: the pager gives their content up.
+        unsafe { self.staging.empty(runs, self.own) };
     }
 
     fn digest(&mut self, frame: Frame) -> Digest {

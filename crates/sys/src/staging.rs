@@ -2,6 +2,7 @@
 //! Two mappings side by side, small frames and huge ones, never in a forked child, registered for protection only, so
 //! that pages can be moved into them but touching a hole is served by the kernel and never by us.
 
+use crate::file::Fd;
 use crate::memory::{self, Advice, Protection};
 use crate::uffd::{Uffd, mode};
 use crate::{Errno, Setup};
@@ -81,6 +82,33 @@ impl Staging {
     pub(crate) fn address(&self, frame: Frame, pages: u32) -> Option<usize> {
         let end = frame.0.checked_add(pages)?;
         (end <= self.frames).then(|| self.base + frame.0 as usize * PAGE_BYTES)
+    }
+
+    /// Gives the memory of runs of frames back, in one call where the kernel can; `own` watches this process.
+    ///
+    /// # Safety
+    /// Their content is lost: nobody may rely on it.
+    pub(crate) unsafe fn empty(&self, runs: &[(Frame, u32)], own: Fd) {
+        let mut parts = [[0; 2]; 32];
+        for some in runs.chunks(parts.len()) {
+            let mut count = 0;
+            for (frame, pages) in some {
+                if let (Some(address), Some(part)) = (self.address(*frame, *pages), parts.get_mut(count)) {
+                    *part = [address, *pages as usize * PAGE_BYTES];
+                    count += 1;
+                }
+            }
+            let parts = parts.get(..count).unwrap_or(&[]);
+            let whole = parts.iter().map(|[_, bytes]| bytes).sum();
+            // SAFETY: the caller's promise.
+            if parts.len() > 1 && unsafe { memory::discard_all(own, parts) } == Ok(whole) {
+                continue;
+            }
+            for [address, bytes] in parts {
+                // SAFETY: as above.
+                let _ = unsafe { memory::advise(*address, *bytes, Advice::DontNeed) };
+            }
+        }
     }
 
     /// The same as a page number.
