@@ -211,20 +211,17 @@ impl Raw {
     /// # Errors
     /// A read failed, or there is not as much memory.
     pub fn spread(&mut self, best: (Pattern, usize), memory: u64, seconds: f64) -> io::Result<f64> {
-        let few = Buffers::new(0)?;
-        let many = Buffers::new(memory as usize)?;
+        let mut others = Buffers::new(memory as usize)?;
         let mut ratios = Vec::new();
-        self.buffers = many;
         for _ in 0..ROUNDS {
+            std::mem::swap(&mut self.buffers, &mut others);
             let mut spread = 0f64;
             for depth in [1, 2, 4, 8, 16] {
                 spread = spread.max(self.slice(best.0, depth, seconds, 0)?.bytes_per_second());
             }
-            let many = std::mem::replace(&mut self.buffers, Buffers::new(0)?);
+            std::mem::swap(&mut self.buffers, &mut others);
             ratios.push(spread / self.slice(best.0, best.1, seconds, 0)?.bytes_per_second());
-            self.buffers = many;
         }
-        self.buffers = few;
         Ok(crate::statistics::median(&ratios))
     }
 

@@ -139,13 +139,13 @@ impl<M: Machine> Shard<M> {
             return;
         }
         let mut page = block.first();
-        while page.0 < block.run().end().0 {
-            let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |state| state == State::Resident);
-            let is_resident = self.table.word(page).state() == State::Resident;
-            if is_resident {
+        while block.run().contains(page) {
+            let state = self.table.word(page).state();
+            let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |other| other == state);
+            if state == State::Resident {
                 self.leave(Run { start, pages: pages as u64 });
             }
-            page = page.plus(if is_resident { pages } else { 1 });
+            page = start.plus(pages);
         }
         self.leave_now();
         self.drop_clean(block.first(), BLOCK_PAGES, State::Clean);

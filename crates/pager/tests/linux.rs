@@ -272,34 +272,50 @@ fn on_large_pages(paged: &Paged) -> usize {
     line.split_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok()).expect("a number") << 10
 }
 
+/// One word of a mapping that [`filled`] has made.
+fn look(paged: &Paged, index: usize) {
+    assert_eq!(paged.word(index).load(SeqCst), mix(index as u64), "word {index}");
+}
+
+/// 256 MiB within 64, filled and read once in order; and the pages of the limit.
+fn filled() -> Option<(Paged, u64)> {
+    let limit = 16384;
+    let paged = paged(256 << 20, limit)?;
+    for index in 0..paged.words() {
+        paged.word(index).store(mix(index as u64), SeqCst);
+    }
+    look_through(&paged, 0..paged.words());
+    Some((paged, limit))
+}
+
+fn look_through(paged: &Paged, part: std::ops::Range<usize>) {
+    part.step_by(8).for_each(|index| look(paged, index));
+}
+
+/// The share of the limit that is on large pages after each of six ordered passes over everything.
+fn shares_of_passes(paged: &Paged, limit: u64) -> Vec<f64> {
+    let share = |_| {
+        look_through(paged, 0..paged.words());
+        on_large_pages(paged) as f64 / (limit as usize * PAGE) as f64
+    };
+    let shares = (0..6).map(share).collect();
+    eprintln!("of the limit on large pages after each pass: {shares:?}");
+    shares
+}
+
 /// Single pages that were used much once do not split, for ever after, the blocks that they come back in.
 #[test]
 fn blocks_read_in_order_stay_whole() {
-    let (bytes, limit) = (256 << 20, 16384);
-    let Some(paged) = paged(bytes, limit) else { return };
+    let Some((paged, limit)) = filled() else { return };
     let words = paged.words();
-    for index in 0..words {
-        paged.word(index).store(mix(index as u64), SeqCst);
-    }
-    let look = |part: std::ops::Range<usize>| {
-        for index in part.step_by(8) {
-            assert_eq!(paged.word(index).load(SeqCst), mix(index as u64), "word {index}");
-        }
-    };
-    look(0..words);
     for part in 0..16 {
-        look(words / 16 * part..words / 16 * (part + 1));
+        look_through(&paged, words / 16 * part..words / 16 * (part + 1));
         paged.spot.store(true, SeqCst);
         while paged.spot.load(SeqCst) {
             std::thread::yield_now();
         }
     }
-    let mut shares = Vec::new();
-    for _ in 0..6 {
-        look(0..words);
-        shares.push(on_large_pages(&paged) as f64 / (limit as usize * PAGE) as f64);
-    }
-    eprintln!("of the limit on large pages after each pass: {shares:?}");
+    let shares = shares_of_passes(&paged, limit);
     // Nothing else is resident but what is staged, at most a quarter.
     assert!(shares.iter().skip(2).all(|share| *share > 0.55), "{shares:?}");
 }
@@ -308,27 +324,16 @@ fn blocks_read_in_order_stay_whole() {
 /// everything in order for ever after: it stays while everything is read once, and gives way then.
 #[test]
 fn blocks_are_whole_again_after_random_touches() {
-    let (bytes, limit) = (256 << 20, 16384);
-    let Some(paged) = paged(bytes, limit) else { return };
+    let Some((paged, limit)) = filled() else { return };
     let words = paged.words();
-    for index in 0..words {
-        paged.word(index).store(mix(index as u64), SeqCst);
-    }
-    let look = |index: usize| assert_eq!(paged.word(index).load(SeqCst), mix(index as u64), "word {index}");
-    (0..words).step_by(8).for_each(look);
     let mut seed = 1;
-    for _ in 0..3 * bytes / PAGE {
+    for _ in 0..3 * words * 8 / PAGE {
         seed = mix(seed);
         // Half of the touches go to what memory holds, so that it proves to be used.
         let range = if seed & 1 == 0 { words / 8 } else { words };
-        look((seed >> 8) as usize % range);
+        look(&paged, (seed >> 8) as usize % range);
     }
-    let mut shares = Vec::new();
-    for _ in 0..6 {
-        (0..words).step_by(8).for_each(look);
-        shares.push(on_large_pages(&paged) as f64 / (limit as usize * PAGE) as f64);
-    }
-    eprintln!("of the limit on large pages after each pass: {shares:?}");
+    let shares = shares_of_passes(&paged, limit);
     // Nothing else is resident but what is staged, at most a quarter.
     assert!(shares.iter().skip(3).all(|share| *share > 0.55), "{shares:?}");
 }

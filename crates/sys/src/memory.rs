@@ -149,6 +149,22 @@ pub unsafe fn discard_all(own: Fd, parts: &[[usize; 2]]) -> Result<usize, Errno>
     unsafe { call5(number::__NR_process_madvise, own.arg(), list, parts.len(), Advice::DontNeed as usize, 0) }
 }
 
+/// The same, one by one where they do not go in one call.
+///
+/// # Safety
+/// As of [`discard_all`].
+pub unsafe fn discard_each(own: Fd, parts: &[[usize; 2]]) {
+    let whole = parts.iter().map(|[_, bytes]| bytes).sum();
+    // SAFETY: the caller's promise.
+    if parts.len() > 1 && unsafe { discard_all(own, parts) } == Ok(whole) {
+        return;
+    }
+    for [address, bytes] in parts {
+        // SAFETY: as above.
+        let _ = unsafe { advise(*address, *bytes, Advice::DontNeed) };
+    }
+}
+
 /// mremap as it is; `flags` are the kernel's.
 ///
 /// # Safety
@@ -313,6 +329,7 @@ impl<T: Atomics> core::ops::Deref for Shared<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
 
     #[test]
     fn aligned_maps_are_aligned_and_zero() {
@@ -324,6 +341,27 @@ mod tests {
             assert!(is_mapped(place.addr().get()));
             unmap(place.as_ptr(), 3 * PAGE_BYTES).unwrap();
             assert!(!is_mapped(place.addr().get()));
+        }
+    }
+
+    #[test]
+    fn parts_are_discarded_in_one_call_and_without_it() {
+        let own = process::watch_process(process::process_id()).unwrap_or(Fd::NONE);
+        for own in [own, Fd::NONE] {
+            let place = map(8 * PAGE_BYTES, PAGE_BYTES, Protection::ReadWrite).unwrap().as_ptr();
+            let page = |index: usize| place.wrapping_add(index * PAGE_BYTES);
+            let part = |first: usize, pages: usize| [page(first).expose_provenance(), pages * PAGE_BYTES];
+            // SAFETY: mapped above, used by nobody else, and unmapped at the end.
+            let left: [u8; 8] = unsafe {
+                (0..8).for_each(|index| *page(index) = 1);
+                discard_each(own, &[part(0, 1), part(2, 3), part(7, 1)]);
+                discard_each(own, &[part(6, 1)]);
+                discard_each(own, &[]);
+                core::array::from_fn(|index| *page(index))
+            };
+            assert_eq!(left, [0, 1, 0, 0, 0, 1, 0, 0]);
+            // SAFETY: as above.
+            unsafe { unmap(place, 8 * PAGE_BYTES).unwrap() };
         }
     }
 

@@ -84,6 +84,11 @@ impl Staging {
         (end <= self.frames).then(|| self.base + frame.0 as usize * PAGE_BYTES)
     }
 
+    /// The same as a page number.
+    pub(crate) fn page(&self, frame: Frame, pages: u32) -> Option<Page> {
+        self.address(frame, pages).map(Page::containing)
+    }
+
     /// Gives the memory of runs of frames back, in one call where the kernel can; `own` watches this process.
     ///
     /// # Safety
@@ -99,21 +104,9 @@ impl Staging {
                 }
             }
             let parts = parts.get(..count).unwrap_or(&[]);
-            let whole = parts.iter().map(|[_, bytes]| bytes).sum();
             // SAFETY: the caller's promise.
-            if parts.len() > 1 && unsafe { memory::discard_all(own, parts) } == Ok(whole) {
-                continue;
-            }
-            for [address, bytes] in parts {
-                // SAFETY: as above.
-                let _ = unsafe { memory::advise(*address, *bytes, Advice::DontNeed) };
-            }
+            unsafe { memory::discard_each(own, parts) };
         }
-    }
-
-    /// The same as a page number.
-    pub(crate) fn page(&self, frame: Frame, pages: u32) -> Option<Page> {
-        self.address(frame, pages).map(Page::containing)
     }
 }
 

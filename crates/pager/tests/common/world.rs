@@ -96,6 +96,11 @@ impl World {
         World::with(seed, Random::new(seed), limit, fetch, false)
     }
 
+    /// The same, where blocks can lie side by side in the staging area.
+    pub fn roomy(seed: u64, limit: u64, fetch: Fetch) -> World {
+        World::with(seed, Random::new(seed), limit, fetch, true)
+    }
+
     fn with(seed: u64, random: Random, limit: u64, fetch: Fetch, roomy: bool) -> World {
         // The upper half of a seed is the protocol.
         let swap = SwapProtocol::from_u32((seed >> 32) as u32).knobs();

@@ -90,3 +90,23 @@ fn nothing_is_guarded_when_the_copy_is_made() {
         world.finish();
     }
 }
+
+/// Single pages that were read just now, here and there, leave before others when a stream asks for their blocks.
+#[test]
+fn what_stands_in_the_way_of_a_stream_leaves() {
+    for seed in 1..8 {
+        let mut world = World::roomy(seed, 8000, Fetch::Auto);
+        for area in 0..4 {
+            assert!(world.apply(Op::Map(area, 4000)) && world.apply(Op::Walk(area, 0, 4000, 1, true)));
+        }
+        let run = world.run_of(0);
+        world.shard.set_usage(run, Usage::Random);
+        assert!(world.apply(Op::Walk(0, 1024, 40, 71, false)));
+        world.shard.set_usage(run, Usage::Unknown);
+        let before = world.shard.machine().counts().dropped;
+        assert!(world.apply(Op::Walk(0, 0, 2400, 1, false)));
+        let dropped = world.shard.machine().counts().dropped - before;
+        assert!(dropped > 10, "{dropped} pages, seed {seed}");
+        world.finish();
+    }
+}

@@ -211,7 +211,7 @@ fn frames_are_zeroed_emptied_and_hashed(engine: Engine) {
     }
     bed.back(100, 0, 1);
     assert_eq!(peek(bed.address(0), 0), 0);
-    bed.machine.empty_frames(&[(Frame(100), 8)]);
+    bed.machine.empty_frames(&[(Frame(100), 2), (Frame(103), 5), (Frame(102), 1)]);
     bed.out(1, 104, 4);
     assert!(!bed.machine.digest(Frame(104)).zero);
     let huge = bed.machine.huge_start();
