@@ -12,8 +12,9 @@ const TURN: u32 = 200;
 const SHORT_TURN: u32 = 50;
 /// Time between two errands of the helper when they do not seem to help, in microseconds.
 const PAUSE: u64 = 5000;
-/// What a call that moves pages costs, and a guarded run that leaves, in microseconds.
+/// What a call that moves pages costs, one that finds them in use by a device, and a guarded run that leaves, in microseconds.
 const MOVE: u32 = 4;
+const BUSY: u32 = 20;
 const LEAVE: u32 = 1;
 /// Longest run of guarded pages that leaves without being moved out.
 const MOST_GUARDED: u32 = 32;
@@ -76,13 +77,13 @@ impl<M: Machine> Shard<M> {
                         // The stage is full: what is under way empties it.
                         break;
                     }
-                    if self.fruitless > self.new.len() + self.hot.len() {
+                    if self.fruitless > 2 * (self.new.len() + self.hot.len()) {
                         // All were tried in vain: once more in a while, or after an event.
                         self.fruitless = 0;
                         self.barren = true;
                         break;
                     }
-                    budget = budget.saturating_sub(MOVE);
+                    budget = budget.saturating_sub(BUSY);
                 }
                 Some(pages) => {
                     self.fruitless = 0;
@@ -227,7 +228,7 @@ impl<M: Machine> Shard<M> {
             },
         };
         let hot = queue == Queue::Hot;
-        let mut moved: u32 = 0;
+        let (mut moved, mut tried) = (0, false);
         let mut index = 0;
         while index < pages {
             let page = start.plus(index);
@@ -235,6 +236,7 @@ impl<M: Machine> Shard<M> {
                 index += 1;
                 continue;
             }
+            tried = true;
             let guarded = self.table.word(page).guarded();
             let alike = |next| self.is_victim(next, hot) && self.table.word(next).guarded() == guarded;
             let mut length = 1;
@@ -250,6 +252,10 @@ impl<M: Machine> Shard<M> {
             }
         }
         self.trial.evicted(queue, moved as u64);
+        // Where pages are shared with a forked child, or there is no place for them, all have to wait.
+        if tried && moved == 0 && self.unsharing.is_none() && self.frames.hole_count() > 0 {
+            self.trial.stuck(queue, self.new.len());
+        }
         Some(moved)
     }
 

@@ -411,6 +411,29 @@ fn pages_that_stay_busy_do_not_keep_a_fork_waiting() {
     world.finish();
 }
 
+/// Pages that devices use stay, and all others leave, though those in use are the only ones of a phase that has ended.
+#[test]
+fn pages_that_stay_busy_do_not_keep_others_in_memory() {
+    for seed in 1..6 {
+        let mut world = lived(seed, 2000, Fetch::Auto, &[Op::Map(0, 2000), Op::Map(1, 2900), Op::Map(2, 2900)]);
+        for area in 0..3 {
+            assert!(world.apply(Op::Walk(area, 0, [2000, 2900, 2900][area as usize], 1, true)));
+        }
+        for part in 0..40 {
+            assert!(world.apply(Op::Walk(0, 0, 600, 1, false)) && world.apply(Op::Walk(1, 70 * part, 70, 1, false)));
+        }
+        let pinned: Vec<_> = (0..300).map(|at| World::page(0, at)).collect();
+        let taken: Vec<_> = pinned.into_iter().filter(|page| world.shard.machine_mut().pin(*page)).collect();
+        assert!(taken.len() >= 100, "{} pages are pinned", taken.len());
+        for _ in 0..8 {
+            assert!(world.apply(Op::Walk(1, 0, 2900, 1, false)) && world.apply(Op::Walk(2, 0, 2900, 1, false)));
+        }
+        assert_eq!(world.shard.limit(), 2000, "seed {seed}");
+        taken.into_iter().for_each(|page| world.shard.machine_mut().unpin(page));
+        world.finish();
+    }
+}
+
 /// A protected page among pages that a forked child shares keeps those behind it in RAM, but not for ever.
 #[test]
 fn pages_behind_a_protected_one_leave_after_a_fork() {

@@ -14,6 +14,15 @@ pub enum Queue {
     Hot,
 }
 
+impl Queue {
+    fn other(self) -> Queue {
+        match self {
+            Queue::New => Queue::Hot,
+            Queue::Hot => Queue::New,
+        }
+    }
+}
+
 /// Numbers of pages that the pager steers towards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
@@ -110,6 +119,19 @@ pub struct Trial {
     turns: u64,
     /// Pages by which the new ones that gave way since the phase ended are ahead of the hot ones.
     lead: i64,
+    /// Of new and of hot pages.
+    vain: [Vain; 2],
+    /// Which queue the last victim came from.
+    last: Option<Queue>,
+}
+
+/// Victims of a queue that could not leave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Vain {
+    /// So many in a row.
+    row: u64,
+    /// So many of the other queue go before this one is tried again.
+    rest: u64,
 }
 
 /// Hot pages that were evicted, and those that were touched or read again soon.
@@ -130,9 +152,17 @@ impl Trial {
     const FEW: u64 = 4;
     /// So many pages of one victim count as a turn more: where blocks come and go, victims are few.
     const TURN: u64 = 64;
+    /// Most victims for which a queue rests whose own cannot leave.
+    const REST: u64 = 64;
 
     /// Takes note of a victim, and how many pages it had. One that was not there any more counts, too.
     pub fn evicted(&mut self, queue: Queue, pages: u64) {
+        self.last = Some(queue);
+        if pages > 0 {
+            self.vain[queue as usize] = Vain::default();
+        }
+        let rest = &mut self.vain[queue.other() as usize].rest;
+        *rest = rest.saturating_sub(1);
         let turns = 1 + pages / Trial::TURN;
         self.turns = match queue {
             Queue::New => self.turns + turns,
@@ -147,6 +177,15 @@ impl Trial {
         self.parts[0].evicted += pages;
         if self.evicted > Trial::MEMORY {
             (self.evicted, self.returned) = (self.evicted / 2, self.returned / 2);
+        }
+    }
+    /// Takes note, after [`Trial::evicted`], that a victim is there, but cannot leave: a device uses it. While hot ones cannot,
+    /// new ones go, and hot ones when each of the new queue's `entries` was tried in vain.
+    pub fn stuck(&mut self, queue: Queue, entries: u64) {
+        let vain = &mut self.vain[queue as usize];
+        vain.row += 1;
+        if queue == Queue::Hot || vain.row > entries {
+            vain.rest = vain.row.min(Trial::REST);
         }
     }
     /// Takes note of hot pages that were touched or read again soon after they were evicted.
@@ -193,7 +232,14 @@ impl Trial {
         }
         // New pages hold at least an eighth, so that they have time to prove themselves.
         let tested = self.turns >= self.interval() - 1 || self.over && self.lead >= 0;
-        if new * 8 < new + hot || tested { Queue::Hot } else { Queue::New }
+        let queue = if new * 8 < new + hot || tested { Queue::Hot } else { Queue::New };
+        let rests = |queue: Queue| self.vain[queue as usize].rest > 0;
+        match (rests(queue), rests(queue.other())) {
+            (false, _) => queue,
+            (true, false) => queue.other(),
+            // Both in turn, so that nothing is left untried.
+            (true, true) => self.last.unwrap_or(queue).other(),
+        }
     }
 }
 
@@ -314,6 +360,48 @@ mod tests {
             trial.evicted(Queue::Hot, 10);
         }
         assert_eq!(hot(&trial, 6400, 1), 800);
+    }
+
+    #[test]
+    fn what_cannot_leave_does_not_keep_the_others() {
+        // How many of so many victims are hot, when those of `stuck` queues cannot leave, 10 new ones and 1000 hot ones.
+        let hot = |mut trial: Trial, stuck: &[Queue], turns: u64| {
+            let mut victim = || {
+                let queue = trial.victim(1000, 1000);
+                let is_stuck = stuck.contains(&queue);
+                trial.evicted(queue, if is_stuck { 0 } else { 1 });
+                if is_stuck {
+                    trial.stuck(queue, 10);
+                }
+                queue
+            };
+            (0..turns).filter(|_| victim() == Queue::Hot).count() as u64
+        };
+        let over = Trial { over: true, ..Trial::default() };
+        for trial in [Trial::default(), over] {
+            // Hot ones are tried less and less.
+            assert!((1..=1000 / 7).contains(&hot(trial, &[Queue::Hot], 1000)));
+            // New ones are all tried before more hot ones go than should.
+            assert!(hot(trial, &[Queue::New], 10) <= 6 && hot(trial, &[Queue::New], 1000) > 900);
+            // Where nothing can leave all are tried.
+            assert!((400..=600).contains(&hot(trial, &[Queue::New, Queue::Hot], 1000)));
+        }
+        // Few new ones, and none of the many hot ones can leave.
+        let mut trial = Trial::default();
+        let mut new = 0;
+        for _ in 0..1000 {
+            match trial.victim(100, 1000) {
+                Queue::Hot => {
+                    trial.evicted(Queue::Hot, 0);
+                    trial.stuck(Queue::Hot, 10);
+                }
+                Queue::New => {
+                    trial.evicted(Queue::New, 1);
+                    new += 1;
+                }
+            }
+        }
+        assert!(new > 900, "{new}");
     }
 
     #[test]

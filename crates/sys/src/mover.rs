@@ -62,7 +62,7 @@ pub(crate) unsafe fn move_pages(
                 let since = *busy_since.get_or_insert(now);
                 // Shared with a forked child: that does not pass.
                 if now - since < patience && !pagemap.shared(from) {
-                    pause(now - since);
+                    pause(now - since, direction);
                     Next::Again
                 } else {
                     Next::Stop(Stop::Busy)
@@ -97,9 +97,9 @@ fn arrived(pagemap: &mut Pagemap, to: Page, from: Page, rest: u32) -> u32 {
     if pagemap.none(Run { start: from, pages: pages as u64 }) { pages } else { 0 }
 }
 
-/// Waits a moment for whoever holds a page.
-fn pause(waited_us: u64) {
-    if waited_us < 10 {
+/// Waits a moment for whoever holds a page; for a victim not as long as the processor may be given away.
+fn pause(waited_us: u64, direction: Direction) {
+    if waited_us < 10 || direction == Direction::Out {
         for _ in 0..50 {
             core::hint::spin_loop();
         }
