@@ -77,9 +77,9 @@ fn work_inside_a_call() {
         assert_eq!(lines(&outcome), lines(&plain));
         let summary = turns.summary();
         let peak = summary.number("peak_resident");
-        // On a quiet machine it is the budget and little more; on a busy one threads that wait for the copy may get a MiB now
-        // and then, and a child has that, too.
-        assert!(peak <= 53 << 20, "{peak} bytes with {} forks", summary.number("forks"));
+        // Mostly it is the budget exactly; on a busy machine threads that wait for the copy may get a MiB now and then, and a
+        // child has that, too.
+        assert!(peak <= 51 << 20, "{peak} bytes with {} forks", summary.number("forks"));
         assert!(summary.number("turns_in_calls") > 0, "no turn in a call: {} turns", summary.number("turns"));
         assert_eq!(summary.number("ranks_let_in"), 0);
     });

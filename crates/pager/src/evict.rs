@@ -2,7 +2,7 @@
 
 use crate::frames::Info;
 use crate::shard::{Fatal, List, Shard};
-use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step};
+use ream_page::{BLOCK_PAGES, Frame, Page, Pages, Run, State, Step};
 use ream_policy::Queue;
 use ream_sys::{Machine, Stop};
 
@@ -10,7 +10,7 @@ use ream_sys::{Machine, Stop};
 /// pager; less while threads wait.
 const TURN: u32 = 200;
 const SHORT_TURN: u32 = 50;
-/// Time between two errands of the helper when they do not seem to help, in microseconds.
+/// Time between two errands of the helper when they do not seem to help, or have just been done, in microseconds.
 const PAUSE: u64 = 5000;
 /// What a call that moves pages costs, one that finds them in use by a device, and a guarded run that leaves, in microseconds.
 const MOVE: u32 = 4;
@@ -68,9 +68,9 @@ impl<M: Machine> Shard<M> {
                 // One that cannot be moved now waits at the queue's end.
                 Some(0) => {
                     self.fruitless += 1;
-                    if self.unsharing.is_some() {
-                        // Pages that a forked child shares, probably: its end is an event.
-                        self.barren = self.fruitless > self.new.len() + self.hot.len();
+                    if self.unsharing.is_some_and(|(_, pages)| !self.is_waited_for(&pages)) {
+                        // Pages that a forked child shares, probably: the end of the errand is an event. An errand that lacks
+                        // a frame itself only ends when others leave.
                         break;
                     }
                     if !self.spare_holes() {
@@ -244,6 +244,11 @@ impl<M: Machine> Shard<M> {
                 length += 1;
             }
             index += length;
+            if self.unsharing.is_some_and(|(_, pages)| pages.block == page.block()) {
+                // The helper would wait for them in the middle of its errand.
+                self.enqueue(page, length, hot);
+                continue;
+            }
             if guarded && (!hot || self.trial.is_over()) && length <= MOST_GUARDED && self.leaves_directly() {
                 self.leave(Run { start: page, pages: length as u64 });
                 moved += length;
@@ -339,7 +344,7 @@ impl<M: Machine> Shard<M> {
                     done += 1;
                 }
                 Some(Stop::Busy) => {
-                    if self.forked && !self.unshared.contains(stuck) && self.unshare_from(stuck) {
+                    if self.forked && self.unshare_from(stuck) {
                         // Most likely so are the rest and what comes next: all have their turn when that is done.
                         self.enqueue(stuck, pages - done, hot);
                         return moved_all;
@@ -370,16 +375,23 @@ impl<M: Machine> Shard<M> {
         moved_all
     }
 
-    /// Has the resident pages from one on that is shared with a forked child made ours alone, as many as lie in its
-    /// block. Returns whether that is under way, for this page or for others.
+    /// Has a page that is shared with a forked child made ours alone, and the other resident ones of its block. Returns whether
+    /// that is under way, for this page or for others.
     fn unshare_from(&mut self, page: Page) -> bool {
         let now = self.machine.now_us();
-        let wanted = self.errands_help() || now - self.last_errand > PAUSE;
+        // After a while what could not be written may have changed.
+        let wanted = self.errands_help() && !self.unshared.contains(page) || now - self.last_errand > PAUSE;
         if self.unsharing.is_none() && !self.settling && wanted {
             self.last_errand = now;
-            let (start, pages) = self.run_of(page, (page.0, BLOCK_PAGES), |state| state == State::Resident);
-            let _ = self.start_unshare(Run { start, pages: pages as u64 })
-                || self.start_unshare(Run { start: page, pages: 1 });
+            let mut pages = Pages::from(Run { start: page, pages: 1 });
+            for index in 0..BLOCK_PAGES {
+                let page = pages.block.first().plus(index);
+                let word = self.table.word(page);
+                if word.state() == State::Resident && !word.guarded() && !self.table.held(page) {
+                    pages.insert(page);
+                }
+            }
+            self.start_unshare(&pages);
         }
         self.unsharing.is_some()
     }

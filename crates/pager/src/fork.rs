@@ -3,7 +3,7 @@
 
 use crate::shard::{Progress, Shard};
 use crate::table::{blocks, pages};
-use ream_page::{Page, Run, State, StoreId, Word};
+use ream_page::{Block, Page, Pages, Run, State, StoreId, Word};
 use ream_sys::{Errno, Machine};
 
 /// How long eviction goes on before a fork without anything gained, in microseconds. Other threads fault pages in meanwhile, and
@@ -166,7 +166,7 @@ impl<M: Machine> Shard<M> {
         self.settling = false;
         self.preparing = false;
         self.fork_least = (u64::MAX, 0);
-        self.unshared = Run { start: Page(0), pages: 0 };
+        self.unshared = Pages::none(Block(0));
     }
 
     /// In the child: replaces the parent's machine without touching it, starts an empty store of at most `slots`
@@ -198,7 +198,7 @@ impl<M: Machine> Shard<M> {
         self.fork_least = (u64::MAX, 0);
         self.unsharing = None;
         self.errands = Default::default();
-        self.unshared = Run { start: Page(0), pages: 0 };
+        self.unshared = Pages::none(Block(0));
         self.wanted = 0;
         self.counters = counters;
         let table = &mut self.table;

@@ -1,7 +1,7 @@
 //! Reads and writes in flight: how they start, what their ends mean, and what happens when they fail.
 
 use crate::shard::{Fatal, Fetch, List, Shard};
-use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Run, Slot, State, Step, StoreId};
+use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Pages, Slot, State, Step, StoreId};
 use ream_sys::memory::Zeroable;
 use ream_sys::{Errno, Machine};
 
@@ -168,19 +168,19 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Asks the helper to make pages ours alone. Returns whether it was asked.
-    pub(crate) fn start_unshare(&mut self, run: Run) -> bool {
+    pub(crate) fn start_unshare(&mut self, pages: &Pages) -> bool {
         if self.unsharing.is_some() {
             return false;
         }
         let Some(tag) = self.take_tag() else { return false };
-        if !self.machine.unshare(tag, run) {
+        if !self.machine.unshare(tag, pages) {
             self.put_tag(tag);
             return false;
         }
         if let Some(op) = self.ops.get_mut(tag as usize) {
             op.kind = UNSHARE;
         }
-        self.unsharing = Some((tag, run));
+        self.unsharing = Some((tag, *pages));
         true
     }
 
@@ -188,13 +188,11 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn io_done(&mut self, tag: u32, result: i32) {
         let Some(op) = self.ops.get(tag as usize).copied() else { return };
         if op.kind == UNSHARE {
-            if let Some((_, run)) = self.unsharing.take() {
-                // One of the pages cannot be written: if it is the first, that is left alone for now; if not, those
-                // before it can be moved, and the next errand begins with it.
-                let failed = result < 0;
-                self.unshared = if failed { Run { start: run.start, pages: 1 } } else { run };
+            if let Some((_, pages)) = self.unsharing.take() {
+                // What still cannot be moved is left alone for now.
+                self.unshared = pages;
                 self.vain += 1;
-                if !failed && self.errands_help() {
+                if result >= 0 && self.errands_help() {
                     self.fruitless = 0;
                 }
             }

@@ -10,7 +10,7 @@ use crate::turn::{PENDING, Pending};
 use crate::volumes::Places;
 use crate::whole::Errands;
 use crate::wishes::Usages;
-use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, VOLUMES, Word};
+use ream_page::{BLOCK_PAGES, Block, Frame, Page, Pages, Slot, State, Step, StoreId, VOLUMES, Word};
 use ream_policy::{Extents, Guarding, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Volumes;
 use ream_sys::memory::MapSlice;
@@ -175,14 +175,16 @@ pub struct Shard<M: Machine> {
     pub(crate) wanted: u64,
     /// Reads were started that the machine has not been told to submit.
     pub(crate) started: bool,
-    pub(crate) unsharing: Option<(u32, Run)>,
+    /// What the helper makes ours alone, and the operation that says when it is done.
+    pub(crate) unsharing: Option<(u32, Pages)>,
     /// Whether a fork is being prepared, so that the helper gets no errand any more.
     pub(crate) settling: bool,
     /// Whether a fork is being prepared, from its beginning on.
     pub(crate) preparing: bool,
     /// The fewest pages held since a fork began to be prepared, and when that was reached.
     pub(crate) fork_least: (u64, u64),
-    pub(crate) unshared: Run,
+    /// What it was asked for last.
+    pub(crate) unshared: Pages,
     pub(crate) fatal: Option<Fatal>,
     pub(crate) counters: &'static Counters,
 }
@@ -275,7 +277,7 @@ impl<M: Machine> Shard<M> {
             settling: false,
             preparing: false,
             fork_least: (u64::MAX, 0),
-            unshared: Run { start: Page(0), pages: 0 },
+            unshared: Pages::none(Block(0)),
             fatal: None,
             counters,
         };

@@ -1,7 +1,7 @@
 //! A turn of the pager: events, faults that waited, and what is done besides; and what to do when nothing can be done.
 
 use crate::shard::{Fatal, Shard};
-use ream_page::{Page, Run, State};
+use ream_page::{Page, Pages, Run, State};
 use ream_sys::memory::Zeroable;
 use ream_sys::{Event, Machine};
 
@@ -126,7 +126,7 @@ impl<M: Machine> Shard<M> {
     /// file system may have room by now.
     fn check_stuck(&mut self) -> bool {
         // The helper that unshares pages may itself be the one that waits for a frame.
-        let helpless = self.unsharing.is_some_and(|(_, run)| self.is_waited_for(run)) as usize;
+        let helpless = self.unsharing.is_some_and(|(_, pages)| self.is_waited_for(&pages)) as usize;
         let is_idle = self.tags_free + helpless >= self.tags.len() && self.free_pages() == 0;
         if is_idle && self.quiet {
             // Nothing is evicted before the fork, and the thread that forks may be the one that waits.
@@ -146,11 +146,11 @@ impl<M: Machine> Shard<M> {
         false
     }
 
-    /// Whether a postponed fault lies in this run.
-    fn is_waited_for(&self, run: Run) -> bool {
+    /// Whether a postponed fault is about one of these pages.
+    pub(crate) fn is_waited_for(&self, pages: &Pages) -> bool {
         (0..self.pending_len).any(|index| {
             let entry = self.pending.get((self.pending_head + index) % PENDING);
-            entry.is_some_and(|entry| run.contains(Page(entry.page)))
+            entry.is_some_and(|entry| pages.contains(Page(entry.page)))
         })
     }
 

@@ -458,6 +458,57 @@ fn a_fork_waits_for_the_errand_before_it() {
     );
 }
 
+/// What could not be written when it was the helper's turn is tried again, though it is all that is left.
+#[test]
+fn what_an_errand_could_not_do_is_tried_again() {
+    play(
+        6242,
+        &[
+            Op::Map(0, 2436),
+            Op::Walk(0, 1587, 1253, 129, false),
+            Op::Rough(2),
+            Op::Threads(0, 2350, 1096, 5, 33, 960),
+            Op::Walk(0, 330, 320, 7, true),
+            Op::Walk(0, 246, 1468, 129, true),
+            Op::Walk(0, 648, 172, 1, false),
+            Op::Protect(0, 1577, 8, false),
+            Op::Threads(0, 409, 106, 1, 71, 52),
+            Op::Threads(0, 2131, 17, 2, 58, 801),
+            Op::Walk(0, 395, 485, -1, true),
+            Op::Threads(0, 219, 35, 11, 35, 854),
+            Op::Walk(0, 419, 512, 64, false),
+            Op::Start(0, 2564, 64, 3, 231),
+            Op::Start(0, 1900, 78, 12, 496),
+            Op::Walk(0, 1520, 1092, 1, false),
+            Op::Walk(0, 840, 429, 64, false),
+            Op::Walk(0, 16, 567, 129, true),
+            Op::Walk(0, 31, 628, 129, false),
+            Op::Walk(0, 2080, 673, 1, false),
+            Op::Fork(true),
+            Op::Walk(0, 350, 488, 129, true),
+        ],
+    );
+}
+
+/// Scattered pages that a forked child shares are made ours alone block by block, and no errand lacks what eviction took from it.
+#[test]
+fn errands_after_a_fork_are_few_and_end() {
+    for seed in 1..8 {
+        let random = |seed| Op::Threads(0, 0, 2900, 4, 1500, seed);
+        let life = [Op::Map(0, 2900), Op::Walk(0, 0, 2900, 1, true), Op::Wish(0, 0, 2900, 2), random(5)];
+        let mut world = lived(seed, 1500, Fetch::Auto, &life);
+        let before = world.shard.machine().counts();
+        for fork in 0..10 {
+            assert!(world.apply(Op::Fork(false)) && world.apply(random(7 + fork)));
+            assert!(world.apply(Op::Prepare));
+        }
+        let after = world.shard.machine().counts();
+        let (errands, moved) = (after.errands - before.errands, after.moved_out - before.moved_out);
+        assert!(errands > 10 && errands < moved / 40, "{errands} errands for {moved} pages, seed {seed}");
+        world.finish();
+    }
+}
+
 #[test]
 fn what_a_child_reads_is_not_overwritten() {
     for seed in 1..10 {

@@ -7,8 +7,8 @@ use crate::follow;
 use crate::futex::{self, Scope};
 use crate::memory::{self, Advice, Atomics, Shared};
 use crate::thread::{self, Files, Thread};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
-use ream_page::Run;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use ream_page::{Block, PAGE_BYTES, Page, Pages};
 
 const IDLE: u32 = 0;
 const ERRAND: u32 = 1;
@@ -19,8 +19,8 @@ const QUIT: u32 = 3;
 struct Desk {
     state: AtomicU32,
     result: AtomicI32,
-    address: AtomicUsize,
-    bytes: AtomicUsize,
+    block: AtomicU64,
+    pages: [AtomicU64; Pages::WORDS],
     bell: AtomicI32,
 }
 
@@ -45,14 +45,16 @@ impl Helper {
         Ok(Helper { desk, thread: None, tag: 0, bell })
     }
 
-    /// Has the pages of a run made writable and ours alone. False when the helper is busy or cannot be started.
-    pub(crate) fn unshare(&mut self, tag: u32, run: Run) -> bool {
+    /// Has pages made writable and ours alone. False when the helper is busy or cannot be started.
+    pub(crate) fn unshare(&mut self, tag: u32, pages: &Pages) -> bool {
         let shared = &*self.desk;
         if shared.state.load(Ordering::Acquire) != IDLE {
             return false;
         }
-        shared.address.store(run.start.address(), Ordering::Relaxed);
-        shared.bytes.store(run.bytes(), Ordering::Relaxed);
+        shared.block.store(pages.block.0, Ordering::Relaxed);
+        for (place, word) in shared.pages.iter().zip(pages.bits) {
+            place.store(word, Ordering::Relaxed);
+        }
         self.tag = tag;
         if self.thread.is_none() {
             let argument = core::ptr::from_ref(shared).cast_mut().cast();
@@ -112,23 +114,37 @@ fn work(argument: *mut ()) -> ! {
                 continue;
             }
         }
-        let (address, bytes) = (shared.address.load(Ordering::Relaxed), shared.bytes.load(Ordering::Relaxed));
-        // SAFETY: populating changes no content.
-        let result = match unsafe { memory::advise(address, bytes, Advice::PopulateWrite) } {
-            Ok(()) => {
-                // Whether a page may be moved the kernel asks the first one of its large page (Linux 6.8 to 6.18 at least),
-                // which stays as the fork left it when it is not mapped here any more.
-                // SAFETY: a hint.
-                let _ = unsafe { memory::advise(address, bytes, Advice::Cold) };
-                0
-            }
-            Err(error) => error.negative(),
-        };
-        shared.result.store(result, Ordering::Relaxed);
+        let mut pages = Pages::none(Block(shared.block.load(Ordering::Relaxed)));
+        for (word, place) in pages.bits.iter_mut().zip(&shared.pages) {
+            *word = place.load(Ordering::Relaxed);
+        }
+        shared.result.store(populate(&pages), Ordering::Relaxed);
         // QUIT may have been said meanwhile, and must not be overwritten.
         let _ = shared.state.compare_exchange(ERRAND, DONE, Ordering::AcqRel, Ordering::Acquire);
         let _ = file::write(Fd(shared.bell.load(Ordering::Relaxed)), &1u64.to_ne_bytes());
     }
+}
+
+/// Writes to pages without changing them. 0, or the error of one that cannot be written, as a negative number.
+fn populate(pages: &Pages) -> i32 {
+    let mut result = 0;
+    for run in pages.runs() {
+        // SAFETY: populating changes no content.
+        let write = |page: Page, bytes| unsafe { memory::advise(page.address(), bytes, Advice::PopulateWrite) };
+        if write(run.start, run.bytes()).is_err() {
+            // Those behind one that fails are done, too.
+            for index in 0..run.pages as u32 {
+                if let Err(error) = write(run.start.plus(index), PAGE_BYTES) {
+                    result = error.negative();
+                }
+            }
+        }
+        // Whether a page may be moved the kernel asks the first one of its large page (Linux 6.8 to 6.18 at least), which stays as
+        // the fork left it when it is not mapped here any more.
+        // SAFETY: a hint.
+        let _ = unsafe { memory::advise(run.start.address(), run.bytes(), Advice::Cold) };
+    }
+    result
 }
 
 impl Drop for Helper {

@@ -38,7 +38,7 @@ use crate::uffd::{Access, Uffd, feature, mode};
 use crate::user::{Ask, Closed};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use awake::Awake;
-use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Run, Slot, StoreId, VOLUMES};
+use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Pages, Run, Slot, StoreId, VOLUMES};
 
 // What a completion is about, in the upper half of its user data; the lower half is the tag.
 const TRANSFER: u64 = 0;
@@ -342,11 +342,14 @@ impl Machine for LinuxMachine {
         }
     }
 
-    fn unshare(&mut self, tag: u32, run: Run) -> bool {
+    fn unshare(&mut self, tag: u32, pages: &Pages) -> bool {
         self.follower.take_back();
-        let mut mapped = 0;
-        self.pagemap.walk(run, &mut |part, _| mapped += part.pages);
-        mapped == run.pages && self.helper.unshare(tag, run)
+        let mut mapped = Pages::none(pages.block);
+        self.pagemap.walk(pages.block.run(), &mut |part, _| {
+            (0..part.pages as u32).for_each(|index| mapped.insert(part.start.plus(index)));
+        });
+        let pages = pages.and(&mapped);
+        !pages.is_empty() && self.helper.unshare(tag, &pages)
     }
 
     fn zero_frames(&mut self, frame: Frame, pages: u32) -> bool {

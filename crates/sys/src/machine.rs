@@ -4,7 +4,7 @@
 //! memory; only [`Machine::poll`] may sleep at all.
 
 use crate::pagemap::Mapped;
-use ream_page::{Block, Frame, Page, Run, Slot, StoreId};
+use ream_page::{Block, Frame, Page, Pages, Run, Slot, StoreId};
 
 /// A positive Linux error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,9 +217,10 @@ pub trait Machine {
     fn unregister(&mut self, run: Run) -> Result<(), Errno>;
     /// Frees the page table of a block none of whose pages is mapped, so that a huge move into it does not split.
     fn drop_table(&mut self, block: Block);
-    /// A helper thread makes pages that a forked child shares with us ours alone (MADV_POPULATE_WRITE); returns at
-    /// once and false when the pages are not all mapped or the helper is busy. [`Event::Io`] with `tag` tells the end.
-    fn unshare(&mut self, tag: u32, run: Run) -> bool;
+    /// A helper thread makes those of the pages that are mapped, and that a forked child shares with us, ours alone
+    /// (MADV_POPULATE_WRITE); returns at once, and false when none are mapped or the helper is busy. [`Event::Io`] with `tag`
+    /// tells the end; a negative result, that some cannot be written.
+    fn unshare(&mut self, tag: u32, pages: &Pages) -> bool;
 
     /// Makes frames hold zeros, populating empty ones. Returns false when there is no memory.
     fn zero_frames(&mut self, frame: Frame, pages: u32) -> bool;

@@ -1,7 +1,7 @@
 //! The fake kernel against its own promises: contents travel, misuse panics, chance is decided by the seed,
 //! and the races that the pager must survive do occur on it.
 
-use ream_page::{Block, Frame, Page, Run, Slot, StoreId};
+use ream_page::{Block, Frame, Page, Pages, Run, Slot, StoreId};
 use ream_sys::fake::{Content, FakeMachine, Script, Shape, Touch};
 use ream_sys::{Copied, Event, Events, Machine, Moved, Stop, Wait};
 
@@ -243,8 +243,8 @@ fn pins_shared_pages_and_mappings_refuse_moves() {
     fake.unpin(page(2));
     fake.share(run(3, 1));
     assert_eq!(fake.move_out(page(2), Frame(2), 2), Moved { pages: 1, stop: Some(Stop::Busy) });
-    assert!(fake.unshare(31, run(3, 2)));
-    assert!(!fake.unshare(30, run(3, 2)), "one helper");
+    assert!(fake.unshare(31, &Pages::from(run(3, 2))));
+    assert!(!fake.unshare(30, &Pages::from(run(3, 2))), "one helper");
     assert_eq!(poll(&mut fake, Wait::Forever), [Event::Io { tag: 31, result: 0 }]);
     assert_eq!(fake.move_out(page(3), Frame(3), 1).stop, None);
     assert_eq!(fake.move_out(page(9), Frame(9), 1).stop, Some(Stop::Absent));
@@ -264,7 +264,7 @@ fn the_helper_sleeps_on_absent_pages_like_anyone() {
     let mut fake = machine(16);
     fill(&mut fake, 0, 2);
     fake.share(run(0, 2));
-    assert!(fake.unshare(4, run(0, 2)));
+    assert!(fake.unshare(4, &Pages::from(run(0, 2))));
     fake.discard(run(1, 1));
     let events = poll(&mut fake, Wait::Forever);
     assert!(matches!(events[..], [Event::Fault { write: true, .. }]), "{events:?}");

@@ -1,7 +1,7 @@
 //! The fake's stores: slots with their contents, a capacity, bad slots, and the operations in flight on them.
 
 use super::memory::Content;
-use ream_page::{Page, Run, Slot, VOLUMES};
+use ream_page::{Page, Pages, Slot, VOLUMES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
@@ -84,7 +84,7 @@ pub(super) enum Work {
     },
     /// The helper's MADV_POPULATE_WRITE, at this page.
     Unshare {
-        run: Run,
+        pages: Pages,
         next: Page,
     },
 }

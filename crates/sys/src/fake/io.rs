@@ -6,7 +6,7 @@ use super::memory::{Content, Use};
 use super::threads::{Access, Doing, HELPER};
 use super::{FakeMachine, Touch};
 use crate::machine::{Event, Events};
-use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Run, Slot, StoreId};
+use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Pages, Run, Slot, StoreId};
 use std::vec::Vec;
 
 const EINTR: u16 = 4;
@@ -126,12 +126,19 @@ impl FakeMachine {
         self.new_op(tag, Work::Write { slot: slot.0, frames }, pages as usize, outcome);
     }
 
-    pub(super) fn start_unshare(&mut self, tag: u32, run: Run) -> bool {
-        if self.helper_busy || self.random.one_in(self.script.helper_busy) || self.mapped_pages(run) < run.pages {
+    pub(super) fn start_unshare(&mut self, tag: u32, pages: &Pages) -> bool {
+        let mut mapped = Pages::none(pages.block);
+        for run in pages.runs() {
+            let each = (0..run.pages as u32).map(|index| run.start.plus(index));
+            each.filter(|page| self.mapped_pages(Run { start: *page, pages: 1 }) > 0)
+                .for_each(|page| mapped.insert(page));
+        }
+        if self.helper_busy || self.random.one_in(self.script.helper_busy) || mapped.is_empty() {
             return false;
         }
         self.helper_busy = true;
-        self.new_op(tag, Work::Unshare { run, next: run.start }, 0, Outcome::Whole);
+        self.counts.errands += 1;
+        self.new_op(tag, Work::Unshare { pages: mapped, next: mapped.block.first() }, 0, Outcome::Whole);
         true
     }
 
@@ -153,7 +160,7 @@ impl FakeMachine {
 
     fn can_finish(&self, op: &Op) -> bool {
         match op.work {
-            Work::Unshare { run, next } => next == run.end(),
+            Work::Unshare { pages, next } => next == pages.block.run().end(),
             _ => true,
         }
     }
@@ -248,25 +255,25 @@ impl FakeMachine {
         Event::Io { tag: op.tag, result }
     }
 
-    /// The helper goes on with its run; it sleeps on absent pages as any thread does.
+    /// The helper goes on with its pages; it sleeps on absent pages as any thread does.
     pub(super) fn helper_works(&mut self) {
         let Some(index) = self.ops.iter().position(|op| matches!(op.work, Work::Unshare { .. })) else { return };
-        let Work::Unshare { run, mut next } = self.ops[index].work else { return };
+        let Work::Unshare { pages, mut next } = self.ops[index].work else { return };
         let asleep = self.threads.get(&HELPER).is_some_and(|t| t.doing != Doing::Runs);
         if asleep || !self.ops[index].submitted || !self.random.one_in(2) {
             return;
         }
-        while next != run.end() {
-            match self.touch(HELPER, next, Access::Populate) {
-                Touch::Hit(_) => next = Page(next.0 + 1),
-                Touch::Sleeps => break,
-                Touch::Fatal => {
-                    self.ops[index].outcome = Outcome::Error(EFAULT);
-                    next = run.end();
+        while next != pages.block.run().end() {
+            if pages.contains(next) {
+                match self.touch(HELPER, next, Access::Populate) {
+                    Touch::Hit(_) => {}
+                    Touch::Sleeps => break,
+                    Touch::Fatal => self.ops[index].outcome = Outcome::Error(EFAULT),
                 }
             }
+            next = next.plus(1);
         }
-        self.ops[index].work = Work::Unshare { run, next };
+        self.ops[index].work = Work::Unshare { pages, next };
     }
 
     /// Slots with space behind them in a volume of the process's own store.

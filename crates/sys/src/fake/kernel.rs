@@ -7,7 +7,7 @@ use super::threads::{Doing, HELPER};
 use super::{FakeMachine, pages_of};
 use crate::machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, Stop, Wait};
 use crate::pagemap::Mapped;
-use ream_page::{BLOCK_PAGES, Block, Frame, Page, Run, Slot, StoreId};
+use ream_page::{BLOCK_PAGES, Block, Frame, Page, Pages, Run, Slot, StoreId};
 
 const EINVAL: u16 = 22;
 
@@ -379,9 +379,9 @@ impl Machine for FakeMachine {
         self.between();
     }
 
-    fn unshare(&mut self, tag: u32, run: Run) -> bool {
-        self.enter("unshare", run.start.0, tag as u64, run.pages);
-        let started = self.start_unshare(tag, run);
+    fn unshare(&mut self, tag: u32, pages: &Pages) -> bool {
+        self.enter("unshare", pages.block.first().0, tag as u64, pages.runs().map(|run| run.pages).sum());
+        let started = self.start_unshare(tag, pages);
         self.between();
         started
     }

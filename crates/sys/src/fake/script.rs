@@ -143,4 +143,6 @@ pub struct Counts {
     pub reserves: u64,
     /// Slots punched.
     pub punched: u64,
+    /// Errands of the helper.
+    pub errands: u64,
 }

@@ -1,8 +1,8 @@
 //! What the machine hears of the program: faults, unmapping, remapping; and forked children.
 //! Threads of the test play the program's.
 
-use crate::bed::{Engine, WHOLE, bed, fork, pattern, peek, poke, reap, unmap};
-use ream_page::{Frame, PAGE_BYTES, Run};
+use crate::bed::{Bed, Engine, WHOLE, bed, fork, pattern, peek, poke, reap, unmap};
+use ream_page::{Frame, PAGE_BYTES, Pages, Run};
 use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::{Copied, Event, Events, Machine, Moved, Stop, Wait, process};
 use std::sync::mpsc;
@@ -18,6 +18,7 @@ on_engines! {
     ],
     moving: [
         pages_shared_with_a_child_are_busy_until_unshared,
+        all_that_can_be_are_unshared,
         a_large_page_that_has_lost_its_head_is_busy_until_unshared,
     ]
 }
@@ -171,11 +172,11 @@ fn pages_shared_with_a_child_are_busy_until_unshared(engine: Engine) {
     let mut bed = bed!(make_alone, engine, 64, Advice::NoHugePage);
     let child = fork(|| process::sleep_us(1_000_000_000));
     let moved = bed.machine.move_out(bed.page(0), Frame(0), 64);
-    let wanted = bed.run(0, 64);
-    let accepted = bed.machine.unshare(3, wanted);
+    let wanted = Pages::from(bed.run(0, 64));
+    let accepted = bed.machine.unshare(3, &wanted);
     let result = if accepted { bed.await_io(3) } else { -1 };
     let again = bed.machine.move_out(bed.page(0), Frame(0), 64);
-    let hole = bed.machine.unshare(4, wanted);
+    let hole = bed.machine.unshare(4, &wanted);
     process::kill(child, 9).unwrap();
     reap(child);
     assert_eq!(moved, Moved { pages: 0, stop: Some(Stop::Busy) });
@@ -185,6 +186,32 @@ fn pages_shared_with_a_child_are_busy_until_unshared(engine: Engine) {
     assert!(!hole, "absent pages are not for the helper");
     bed.back(0, 0, 64);
     (0..64).for_each(|index| bed.check(index, index as u64));
+}
+
+/// Some pages of a block in one errand: those between them stay absent, and one that cannot be written keeps none of the others.
+fn all_that_can_be_are_unshared(engine: Engine) {
+    let mut bed = bed!(make_alone, engine, 64, Advice::NoHugePage);
+    let protect = |bed: &Bed, protection| {
+        // SAFETY: a page of the bed, which nobody touches meanwhile.
+        unsafe { memory::protect(bed.at(40).cast(), PAGE_BYTES, protection) }.unwrap();
+    };
+    assert_eq!(bed.machine.move_out(bed.page(8), Frame(8), 8).pages, 8);
+    let child = fork(|| process::sleep_us(1_000_000_000));
+    protect(&bed, Protection::Read);
+    let accepted = bed.machine.unshare(3, &Pages::from(bed.run(0, 64)));
+    let result = if accepted { bed.await_io(3) } else { 0 };
+    let parts = [(0, 8), (16, 24), (41, 23)];
+    let moved = parts.map(|(at, pages)| bed.machine.move_out(bed.page(at), Frame(at), pages).pages);
+    let absent = bed.mapped(8, 8);
+    protect(&bed, Protection::ReadWrite);
+    process::kill(child, 9).unwrap();
+    reap(child);
+    assert!(accepted && result < 0, "{result}");
+    assert_eq!((moved, absent.0), ([8, 24, 23], 0));
+    for (at, pages) in [(0, 8), (8, 8), (16, 24), (41, 23)] {
+        bed.back(at, at, pages);
+        (at..at + pages).for_each(|index| bed.check(index, index as u64));
+    }
 }
 
 /// The kernel asks the first page of a large one whether it is ours alone, also when only others are mapped here.
@@ -204,8 +231,8 @@ fn a_large_page_that_has_lost_its_head_is_busy_until_unshared(engine: Engine) {
     reap(child);
     let rest = WHOLE - 1;
     let moved = bed.machine.move_out(bed.page(1), Frame(1), rest);
-    let wanted = bed.run(1, rest);
-    assert!(bed.machine.unshare(3, wanted));
+    let wanted = Pages::from(bed.run(1, rest));
+    assert!(bed.machine.unshare(3, &wanted));
     assert_eq!(bed.await_io(3), 0);
     let again = bed.machine.move_out(bed.page(1), Frame(1), rest);
     assert_eq!(moved, Moved { pages: 0, stop: Some(Stop::Busy) });
