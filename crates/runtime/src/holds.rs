@@ -24,6 +24,8 @@ const KEPT: u8 = 4;
 const PINNED: u8 = 8;
 /// No reason to hold, but kept here: children find zeros there (MADV_WIPEONFORK).
 const WIPED: u8 = 16;
+/// The kernel has been asked to lock it, and it was not locked before.
+const LOCKING: u8 = 32;
 
 static HOLDS: RwLock<Regions<u8>> = RwLock::new(Regions::new());
 /// Pages in `HOLDS`: most programs have none, and need not look.
@@ -147,18 +149,21 @@ pub fn wipe(run: Run, on: bool) {
 
 /// In a child, when the engine runs again: what the kernel has left out is not in the store either, and nothing is locked there.
 pub fn fork_child() {
-    each_of(|reasons| reasons & WIPED != 0, engine::discard);
-    each_of(|reasons| reasons & LOCKED != 0, |run| change(run, LOCKED, false));
+    each_of(EVERYTHING, WIPED, engine::discard);
+    each_of(EVERYTHING, LOCKED | LOCKING, |run| {
+        change(run, LOCKED, false);
+        change(run, LOCKING, false);
+    });
     ALL_LOCKED.store(false, Ordering::Relaxed);
 }
 
-/// Calls `each` for every run with such reasons, in order of address.
-fn each_of(which: impl Fn(u8) -> bool, mut each: impl FnMut(Run)) {
-    let mut left = EVERYTHING;
+/// Calls `each` for every part of a run that has one of these reasons, in order of address.
+fn each_of(run: Run, any: u8, mut each: impl FnMut(Run)) {
+    let mut left = run;
     while PAGES.load(Ordering::Relaxed) > 0 {
         let Some((part, reasons)) = look(|list| list.first_in(left)) else { return };
-        left = rest(EVERYTHING, part.end());
-        if which(reasons) {
+        left = rest(run, part.end());
+        if reasons & any != 0 {
             each(part);
         }
     }
@@ -173,18 +178,9 @@ pub fn keep(run: Run) {
 pub fn pin(run: Run) -> Result<(), Errno> {
     let mut pages = 0;
     managed_parts(run, |part| pages += part.pages);
-    let mut pinned = 0;
-    look(|list| {
-        let mut left = EVERYTHING;
-        while let Some((part, reasons)) = list.first_in(left) {
-            left = rest(EVERYTHING, part.end());
-            // Pages that are pinned already cost nothing more.
-            if reasons & PINNED != 0 {
-                pinned += part.pages - part.and(run).pages;
-            }
-        }
-    });
-    if pinned + pages > holdable_pages() {
+    // Pages that are pinned already cost nothing more.
+    each_of(EVERYTHING, PINNED, |part| pages += part.pages - part.and(run).pages);
+    if pages > holdable_pages() {
         return Err(ENOMEM);
     }
     managed_parts(run, |part| change(part, PINNED, true));
@@ -290,7 +286,7 @@ impl Frozen {
     }
 }
 
-/// mlock and mlock2. More managed memory than half the budget is refused, as by the limit on locked memory.
+/// mlock and mlock2. More managed memory at once than half the budget is refused, as by the limit on locked memory.
 pub fn lock(address: usize, bytes: usize, flags: usize) -> Result<(), Errno> {
     let run = Run::covering(address, bytes);
     if !in_session() || bytes == 0 || !any_managed(run) {
@@ -301,15 +297,25 @@ pub fn lock(address: usize, bytes: usize, flags: usize) -> Result<(), Errno> {
     if pages > holdable_pages() {
         return Err(ENOMEM);
     }
-    let before = any_for(run, LOCKED);
-    managed_parts(run, |part| change(part, LOCKED, true));
+    managed_parts(run, |part| {
+        let mut left = part;
+        each_of(part, LOCKED, |locked| {
+            change(Run { start: left.start, pages: locked.start.0 - left.start.0 }, LOCKING, true);
+            left = rest(part, locked.end());
+        });
+        change(left, LOCKING, true);
+    });
     let result = mlock(address, bytes, flags);
-    // Of a call that fails a part may have been done.
-    if result.is_err() && !before {
-        let _ = munlock(address, bytes);
-        managed_parts(run, |part| change(part, LOCKED, false));
-        locks::again(run);
-    }
+    each_of(run, LOCKING, |part| {
+        match result {
+            Ok(()) => change(part, LOCKED, true),
+            // Of a call that fails a part may have been done.
+            Err(_) => {
+                let _ = munlock(part.start.address(), part.bytes());
+            }
+        }
+        change(part, LOCKING, false);
+    });
     result
 }
 

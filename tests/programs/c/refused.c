@@ -14,6 +14,23 @@ static size_t bytes;
 		check((uint64_t *)start, bytes / 8, 0, 0, #call);                                                     \
 	} while (0)
 
+/* Of four ranges a page is locked, and then in vain all that comes before a hole: no more than the page stays in RAM. */
+static void half_locked(size_t size)
+{
+	uint64_t *ranges[4];
+
+	for (int k = 0; k < 4; k++) {
+		ranges[k] = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		must(ranges[k] != MAP_FAILED && munmap((char *)ranges[k] + size, size) == 0);
+		fill(ranges[k], size / 8, k, 0);
+		must(mlock(ranges[k], PAGE) == 0 && mlock(ranges[k], 2 * size) == -1);
+	}
+	for (int k = 0; k < 4; k++) {
+		check(ranges[k], size / 8, k, 0, "half locked");
+		must(munmap(ranges[k], size) == 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	bytes = argument(argc, argv, 1, 96) * MEGABYTE;
@@ -61,6 +78,7 @@ int main(int argc, char **argv)
 	} else {
 		fill((uint64_t *)start, bytes / 8, 0, 1);
 	}
+	half_locked(part);
 	must(mremap(start, bytes, bytes - part, 0) == start);
 	check((uint64_t *)start, (bytes - part) / 8, 0, 1, "what is left");
 	puts("right");
