@@ -15,6 +15,7 @@ share := $(DESTDIR)$(PREFIX)/share
 include := $(DESTDIR)$(PREFIX)/include
 pkgconfig := $(DESTDIR)$(PREFIX)/lib/pkgconfig
 cmake := $(DESTDIR)$(PREFIX)/lib/cmake/ream
+units := $(DESTDIR)$(PREFIX)/lib/systemd/system
 version = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts = $(shell git ls-files '*.sh') .ci/run
 
@@ -75,7 +76,7 @@ $(release)/ream-bench-mpi-fortran-%: bench/mpi/stencil.f90
 	mkdir -p $(release)/mpi-$*
 	$(mpifort_$*) -O2 -g -fwrapv -Wall -Wextra -Werror $(OPENMP) -J$(release)/mpi-$* $< -o $@
 
-$(release)/libream-mpi-%.so: mpi/shim.c mpi/asks.h mpi/copies.h mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
+$(release)/libream-mpi-%.so: mpi/shim.c mpi/asks.h mpi/copies.h mpi/counts.h mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
 	mkdir -p $(release)/mpi-$*
 	mpi/generate.sh $(mpicc_$*) > $(release)/mpi-$*/calls.inc
 	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \
@@ -188,6 +189,9 @@ install:
 	sed 's/@VERSION@/$(version)/' packaging/reamConfigVersion.cmake.in > $(cmake)/reamConfigVersion.cmake
 	$(INSTALL) -m 644 packaging/reamConfig.cmake $(cmake)/reamConfig.cmake
 	sed 's/@VERSION@/$(version)/' packaging/dlm.pc.in > $(pkgconfig)/dlm.pc
+	$(INSTALL) -d $(units)
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/ream-serve.service > $(units)/ream-serve.service
+	chmod 644 $(units)/ream-serve.service
 	chmod 644 $(pkgconfig)/ream.pc $(pkgconfig)/dlm.pc $(cmake)/reamConfigVersion.cmake
 	$(INSTALL) -d $(share)/ream $(share)/doc/ream/examples
 	tar -czf $(share)/ream/ream_$(version).tar.gz -C r --sort=name --owner=0 --group=0 --exclude='*.o' --exclude='*.so' --exclude=src/Makevars ream
@@ -201,7 +205,7 @@ uninstall:
 	rm -f $(bin)/ream $(bin)/ream-bench-worker $(bin)/ream-bench-kernels $(bin)/ream-bench-coverage $(bin)/ream-bench-nas $(bin)/ream-bench-dlm $(bin)/ream-bench-noise $(bin)/ream-bench-models $(addprefix $(bin)/ream-bench-mpi-,openmpi mpich fortran-openmpi fortran-mpich) $(lib)/libream.so $(lib)/libream_calls.so $(lib)/libream_inside.so $(lib)/libream-mpi-*.so $(lib)/ream-handler $(share)/man/man1/ream.1 $(share)/bash-completion/completions/ream
 	rm -f $(share)/zsh/site-functions/_ream $(share)/fish/vendor_completions.d/ream.fish
 	rm -rf $(share)/doc/ream $(cmake) $(share)/ream/ream_*.tar.gz
-	rm -f $(include)/ream.h $(pkgconfig)/ream.pc
+	rm -f $(include)/ream.h $(pkgconfig)/ream.pc $(units)/ream-serve.service
 	rm -f $(bin)/dlmc $(lib)/libdlm.a $(include)/dlm.h $(pkgconfig)/dlm.pc $(share)/ream/fortran/ream.f90
 	-rmdir $(share)/ream/fortran $(share)/ream 2>/dev/null
 	-rmdir $(lib) 2>/dev/null

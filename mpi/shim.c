@@ -428,56 +428,7 @@ static void begun(void)
 	joined = 1;
 }
 
-/* A communicator that is an object of the implementation's: found, not linked with. */
-static MPI_Comm world_of_all(void)
-{
-#ifdef OPEN_MPI
-	static _Atomic(MPI_Comm) world;
-
-	/* Not the next one: the program may have taken a copy of its own, which is everybody's then. */
-	if (!world)
-		world = (MPI_Comm)dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
-	if (!world)
-		world = (MPI_Comm)real("ompi_mpi_comm_world");
-	return world;
-#else
-	return MPI_COMM_WORLD;
-#endif
-}
-
-/* A message goes to a rank of a communicator. */
-static void sends(MPI_Comm comm, int to)
-{
-	int (*group_of)(MPI_Comm, MPI_Group *), (*translate)(MPI_Group, int, const int *, MPI_Group, int *);
-	int (*is_inter)(MPI_Comm, int *), (*forget)(MPI_Group *);
-	MPI_Group theirs, world;
-	int number = to, inter = 0;
-
-	if (to < 0)
-		return;
-	if (comm != world_of_all()) {
-		*(void **)&is_inter = real("PMPI_Comm_test_inter");
-		*(void **)&translate = real("PMPI_Group_translate_ranks");
-		*(void **)&forget = real("PMPI_Group_free");
-		/* One that is none is for the call itself to complain of. */
-		if (is_inter(comm, &inter) != MPI_SUCCESS)
-			return;
-		*(void **)&group_of = real(inter ? "PMPI_Comm_remote_group" : "PMPI_Comm_group");
-		group_of(comm, &theirs);
-		*(void **)&group_of = real("PMPI_Comm_group");
-		group_of(world_of_all(), &world);
-		translate(theirs, 1, &to, world, &number);
-		forget(&theirs);
-		forget(&world);
-	}
-	if (number >= 0)
-		rank.sent((unsigned)number);
-}
-
-static int counts_messages(void)
-{
-	return counting && joined && !self.depth;
-}
+#include "counts.h"
 
 /* The end of the process; _exit and signals leave it to the others to see that it has gone. */
 __attribute__((destructor)) static void end(void)
@@ -540,19 +491,27 @@ __attribute__((destructor)) static void end(void)
 	     tested(result != MPI_SUCCESS || *flag != 0); if (result == MPI_SUCCESS && *flag) probed(comm, message, status))
 #define ASK(name, params, args, answer) PASS(name, params, args, (void)0, tested(result != MPI_SUCCESS || *answer != 0))
 #define SYNC(name, params, args) PASS(name, params, args, (void)0, answered())
-#define SEND(name, params, args) \
-	PASS(name, params, args, if (counts_messages()) sends(comm, dest), (void)0)
+#define SEND(name, params, args) PASS(name, params, args, if (counts_messages()) sends(comm, dest), (void)0)
 #define BEGIN(name, params, args) PASS(name, params, args, look_for_turns(), if (result == MPI_SUCCESS) begun())
-/* Does not wait: only counted. */
-#define POST(name, params, args) \
+/* Do not wait: messages are counted, now or when the request is started. */
+#define COUNTED(name, params, args, first, then) \
 	REAL(name) \
 	static int pass_##name params \
 	{ \
-		if (counts_messages()) \
-			sends(comm, dest); \
-		return real_##name() args; \
+		int result; \
+		first; \
+		result = real_##name() args; \
+		then; \
+		return result; \
 	} \
 	BOTH(name, params, args)
+
+#define POST(name, params, args) COUNTED(name, params, args, if (counts_messages()) sends(comm, dest), (void)0)
+#define KEEP(name, params, args) \
+	COUNTED(name, params, args, (void)0, \
+		if (result == MPI_SUCCESS && counts_messages()) keep(*request, receiver(comm, dest)))
+#define START(name, params, args) COUNTED(name, params, args, if (counts_messages()) start_##name args, (void)0)
+#define FREE(name, params, args) COUNTED(name, params, args, if (request && counts_messages()) keep(*request, -1), (void)0)
 
 #include "drops.h"
 #include "copies.h"

@@ -2,6 +2,7 @@
 //! swap, and with enough memory; and what a switch costs, in the twelve cells of the ancestors' table.
 
 mod contest;
+mod cost;
 mod job;
 
 use crate::arguments::Ranks;
@@ -11,6 +12,7 @@ use crate::statistics::{Spread, median};
 use crate::swap::{self, Swap};
 use crate::{driver::Commands, interrupt, report};
 pub(crate) use contest::{Came, Contest, Size};
+use cost::Cost;
 pub(crate) use job::Job;
 use job::{Took, same};
 use serde_json::{Value, json};
@@ -142,18 +144,12 @@ fn measure(
     let least_time = (data - memory) as f64 * size.rounds as f64 / rate;
     let bound: Vec<f64> = plain.iter().map(|plain| plain.max(least_time)).collect();
     let ideal = over(with, &bound);
-    let costs: Vec<f64> = swapped
-        .iter()
-        .zip(with)
-        .zip(plain)
-        .map(|((swap, ream), plain)| (swap - plain) / (ream - plain).max(1e-3))
-        .collect();
-    let cost = (!costs.is_empty()).then(|| Spread::of(&costs));
+    let cost = Cost::of(swapped, with, plain, late[3]);
     let met = [
         gain.middle >= 1.0 / NOT_SLOWER,
         ideal.middle <= 1.5,
         peak <= 1.02,
-        cost.is_none_or(|cost| cost.middle >= 4.0),
+        cost.is_none_or(|cost| cost.is_at_least(4.0)),
     ];
     let least = |place: usize| if late[place] { "≥ " } else { "" };
     println!(
@@ -171,11 +167,7 @@ fn measure(
         verdict(met[1]),
         peak,
         verdict(met[2]),
-        cost.map_or(String::new(), |cost| format!(
-            "; paging costs swap {:.1} times as much ≥ 4: {}",
-            cost.middle,
-            verdict(met[3])
-        )),
+        cost.map_or(String::new(), |cost| format!("; {cost} ≥ 4: {}", verdict(met[3]))),
     );
     if let Some(why) = &no_swap {
         println!("          swap {why}");
@@ -183,7 +175,8 @@ fn measure(
     let row = json!({
         "name": name, "ranks": RANKS, "data": data, "memory": memory, "plain": plain, "turns": with, "no_turns": without,
         "swap": swapped, "swap_limit": limit, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
-        "of_ideal": ideal.middle, "swap_cost": cost.map(|cost| cost.middle), "met": met,
+        "of_ideal": ideal.middle, "swap_cost": cost.and_then(Cost::times),
+        "swap_cost_is_least": matches!(cost, Some(Cost::Over(_))), "met": met,
     });
     Ok((row, met.iter().all(|met| *met), gain.middle))
 }

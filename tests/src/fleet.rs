@@ -29,6 +29,8 @@ pub struct Fleet {
     /// The servers.
     pub members: Vec<Member>,
     memory: &'static str,
+    /// How many seconds a server that is told to end gives its clients.
+    pub drain: &'static str,
 }
 
 /// What `ream status` says of the store.
@@ -39,6 +41,8 @@ pub struct Condition {
     pub pages: u64,
     /// Which servers are used, and how often each was lost.
     pub servers: Vec<(bool, u64)>,
+    /// Pages that each has, and the local copy.
+    pub held: Vec<u64>,
 }
 
 /// The program, under Ream.
@@ -64,20 +68,29 @@ impl Fleet {
         let key = make_key(&scratch.file("client.key"));
         let other = make_key(&scratch.file("other.key"));
         fs::write(scratch.file("clients"), format!("{key} tester\n{other} other\n"))?;
-        let mut fleet = Fleet { scratch, client, members: Vec::new(), memory };
-        let mut known = String::new();
-        for number in 0..count {
+        let mut fleet = Fleet { scratch, client, members: Vec::new(), memory, drain: "1" };
+        fleet.add(count)?;
+        Ok(fleet)
+    }
+
+    /// So many servers more.
+    ///
+    /// # Errors
+    /// Why hosts cannot be made here.
+    pub fn add(&mut self, count: usize) -> io::Result<()> {
+        let list = self.scratch.file("servers");
+        let mut known = fs::read_to_string(&list).unwrap_or_default();
+        for number in self.members.len()..self.members.len() + count {
             let space = Space::new()?;
             let (here, there) = (format!("10.77.{}.1", number + 1), format!("10.77.{}.2", number + 1));
-            fleet.client.cable(&format!("v{number}"), &here, &space, &there)?;
-            let public = make_key(&fleet.scratch.file(&format!("server{number}.key")));
-            let gate = Gate::before(&fleet.client, address(number).parse().map_err(io::Error::other)?);
+            self.client.cable(&format!("v{number}"), &here, &space, &there)?;
+            let public = make_key(&self.scratch.file(&format!("server{number}.key")));
+            let gate = Gate::before(&self.client, address(number).parse().map_err(io::Error::other)?);
             known += &format!("{} {public}\n{} {public}\n", gate.address, address(number));
-            fleet.members.push(Member { space, gate, child: None, number });
-            fleet.start(number);
+            self.members.push(Member { space, gate, child: None, number });
+            self.start(number);
         }
-        fs::write(fleet.scratch.file("servers"), known)?;
-        Ok(fleet)
+        fs::write(list, known)
     }
 
     /// Starts a server.
@@ -89,7 +102,16 @@ impl Fleet {
         let log = self.scratch.file(&format!("server{number}.log"));
         let log = fs::File::options().create(true).append(true).open(log).expect("a log");
         let mut command = Command::new(ream_binary());
-        command.args(["serve", "--drain", "1", "--listen", &address(member.number), "--memory", self.memory, "--key"]);
+        command.args([
+            "serve",
+            "--drain",
+            self.drain,
+            "--listen",
+            &address(member.number),
+            "--memory",
+            self.memory,
+            "--key",
+        ]);
         command.arg(self.scratch.file(&format!("server{number}.key")));
         command.arg("--clients").arg(self.scratch.file("clients")).stdin(Stdio::null()).stderr(log);
         member.space.run(&mut command);
@@ -183,10 +205,13 @@ impl Steadfast {
         let store = all.get("store")?;
         let number = |value: &serde_json::Value, name: &str| value.get(name).and_then(serde_json::Value::as_u64);
         let server = |one: &serde_json::Value| Some((one.get("used")?.as_bool()?, number(one, "losses")?));
+        let servers = store.get("servers")?.as_array()?;
+        let each = |name: &'static str| servers.iter().filter_map(move |one| number(one, name));
         Some(Condition {
             missing: number(store, "copies_missing")?,
             pages: number(store, "pages")?,
-            servers: store.get("servers")?.as_array()?.iter().filter_map(server).collect(),
+            servers: servers.iter().filter_map(server).collect(),
+            held: each("pages").chain([number(store, "spilled")?]).collect(),
         })
     }
 

@@ -195,3 +195,13 @@ fn nothing_is_said_without_a_phase() {
     let outcome = Run::of(regions).memory(256).unmeasured().finish();
     assert!(outcome.summary().0.get("phases").is_none(), "{}", outcome.summary().0);
 }
+
+#[test]
+fn the_unit_of_the_memory_server_starts_what_is_installed() {
+    let prefix = installed().prefix();
+    let unit = std::fs::read_to_string(prefix.join("lib/systemd/system/ream-serve.service")).expect("the unit");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("what it starts");
+    let program = start.split(' ').next().expect("a program");
+    assert_eq!(Path::new(program), prefix.join("bin/ream"));
+    assert!(Path::new(program).exists());
+}

@@ -1,6 +1,6 @@
 //! fork, exec and everything built on them, out of programs whose memory is paged.
 
-use ream_tests::{Case, MIB, Run, UNMANAGED};
+use ream_tests::{Case, MIB, Run, UNMANAGED, is_root, skip};
 
 #[test]
 fn ten_generations_see_what_their_ancestors_wrote() {
@@ -60,6 +60,25 @@ fn what_is_reserved_and_not_used_is_left_to_a_child() {
     outcome.exited(0);
     assert_eq!((&*outcome.out(), &*outcome.err()), ("both\n", ""), "{}", outcome.describe());
     assert_eq!(outcome.summary().number("engagements"), 0, "{}", outcome.describe());
+}
+
+/// On a busy machine a watcher that hears of a child after the copy is too late for it, and for its parent.
+#[test]
+fn a_watcher_without_a_processor_knows_before_the_child_has_its_part() {
+    let Some(program) = Case::new("c/fork_starved.c", &[], 64).build() else { return };
+    if !is_root() {
+        return skip("a watcher without a processor", "only root may set real-time priorities");
+    }
+    let outcome = Run::of(&program).memory(64).finish();
+    outcome.exited(0);
+    match outcome.out().trim() {
+        "not allowed" => skip("a watcher without a processor", "real-time priorities are not allowed"),
+        kib => {
+            let kib: u64 = kib.parse().expect("KiB in RAM");
+            // 84 MiB without wires.
+            assert!(kib <= 70 << 10, "{kib} KiB in a budget of 64 MiB\n{}", outcome.describe());
+        }
+    }
 }
 
 /// What the kernel takes for shared for ever, because the first page of a large one has gone, can be paged.

@@ -12,6 +12,28 @@ fn eight_threads_in_every_order_and_a_fork_under_writes() {
     Case::new("c/large_threads.c", &["256"], 64).compare();
 }
 
+/// A large page is an eighth of such a budget; and who has all that it reserved gives some up before others overdraw.
+#[test]
+fn newcomers_with_small_parts_exceed_no_budget() {
+    let Some(program) = Case::new("c/newcomers.c", &[], 16).build() else { return };
+    for mebibytes in ["5", "8", "8", "20"] {
+        let outcome = Run::of(&program).args(["4", mebibytes]).memory(16).finish();
+        outcome.exited(0);
+        let peak = outcome.summary().number("peak_resident");
+        // Up to 20 MiB before; on a busy machine those with too much may see that others starve a little late.
+        assert!(peak <= 17 * MIB + MIB / 2, "peak resident {peak} of 16 MiB, {mebibytes} each\n{}", outcome.describe());
+    }
+}
+
+/// Those that have all that they reserved, none of them half of the budget, give up some to who begins later.
+#[test]
+fn newcomers_get_their_part_of_those_that_are_not_paged() {
+    let Some(program) = Case::new("c/newcomer.c", &[], 16).build() else { return };
+    let outcome = Run::of(&program).args(["3", "5", "3"]).memory(16).finish();
+    outcome.exited(0);
+    assert!(outcome.summary().number("engagements") > 1, "nobody else gave anything up\n{}", outcome.describe());
+}
+
 #[test]
 fn realloc_grows_and_shrinks() {
     Case::new("c/realloc_grow.c", &["256"], 64).compare();
@@ -47,6 +69,16 @@ fn edges_are_as_the_kernel_has_them() {
 #[test]
 fn what_the_kernel_refuses_costs_nothing() {
     Case::new("c/refused.c", &["96"], 32).compare();
+}
+
+/// A program that leaves Ream no descriptor runs with all its data in RAM, and the summary does not say that they fitted.
+#[test]
+fn what_cannot_be_paged_is_said() {
+    let Some(program) = Case::new("c/unpageable.c", &["48"], 16).build() else { return };
+    let outcome = Run::of(program).arg("48").memory(16).finish();
+    outcome.exited(0);
+    assert_eq!(outcome.summary().number("engagements"), 0, "{}", outcome.describe());
+    assert_eq!(outcome.summary().number("engagements_failed"), 1, "{}", outcome.describe());
 }
 
 /// Beyond what the pager's tables reach, on machines that have such addresses (`tests/kernels.sh`'s do).

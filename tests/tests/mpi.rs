@@ -97,6 +97,17 @@ fn every_rule() {
     });
 }
 
+/// Every family of calls does in turns what it does without.
+#[test]
+fn families_of_calls() {
+    each(|mpi| {
+        let arguments = &["5", "FILE"];
+        let case = Case { name: "families.c", ranks: 4, arguments, memory: "12M", options: &["--next=pending"] };
+        let plain = case.same(mpi, &mpi.program("families.c"), &dealt(&["1", "2"], 0, mpi));
+        assert!(lines(&plain).iter().all(|line| line.ends_with(" 0 wrong")), "{}", plain.describe());
+    });
+}
+
 /// Whoever keeps asking, or even waits without a call of MPI, makes room for the one that it waits for.
 #[test]
 fn nobody_waits_for_ever() {
@@ -218,7 +229,19 @@ fn benchmarks_find_a_spoilt_value() {
     });
 }
 
-/// No function of an implementation's header is forgotten.
+/// Each call that sends counts for the rank that gets the message, once for each time that it sends; no other call does.
+#[test]
+fn messages_are_counted() {
+    each(|mpi| {
+        let run = mpi.job(2, None, &mpi.program("counted.c"), &[]).env("LD_PRELOAD", mpi.library());
+        let outcome = run.finish();
+        outcome.exited(0);
+        let lines = lines(&outcome);
+        assert!(lines.len() == 1 && lines[0].ends_with(" ways, 0 wrong"), "{mpi:?}: {}", outcome.describe());
+    });
+}
+
+/// No function of an implementation's header is forgotten, and those that send are known to.
 #[test]
 fn every_function_is_listed() {
     each(|mpi| {

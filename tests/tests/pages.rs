@@ -205,3 +205,29 @@ fn programs_that_are_left_alone() {
         assert_eq!(outcome.out(), "left alone\n", "{}", outcome.describe());
     }
 }
+
+/// KiB of heap and static data on large pages at most, under a budget of so many MiB.
+fn regions(pages: &str, memory: u64, rounds: u32, wait: u32) -> Option<[u64; 2]> {
+    let program = compiled("c/regions.c", &[])?;
+    let run = Run::of(program).args(["96".to_owned(), rounds.to_string(), wait.to_string()]).memory(memory);
+    let outcome = run.option(format!("--pages={pages}")).option("--bloat-age=4").finish();
+    outcome.exited(0);
+    let out = outcome.out();
+    let mut words = out.split_whitespace().map(|word| word.parse().expect("a number"));
+    Some([words.next().expect("two numbers"), words.next().expect("two numbers")])
+}
+
+/// Memory that is to have small pages keeps them when its blocks are full, and when they come back whole from the store, though
+/// other memory has large ones.
+#[test]
+fn full_blocks_stay_small_where_that_is_asked_for() {
+    if !large_pages(&["madvise"]) {
+        return;
+    }
+    for (memory, rounds, wait) in [(1024, 0, 700), (64, 1, 0)] {
+        let Some([heap, statics]) = regions("heap=small", memory, rounds, wait) else { return };
+        assert!(heap == 0 && (memory < 1024 || statics > 0), "{memory}: {heap} {statics}");
+        let [heap, statics] = regions("bss=small", memory, rounds, wait).expect("built above");
+        assert!((memory < 1024 || heap > 0) && statics == 0, "{memory}: {heap} {statics}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use ream_tests::{Outcome, Run, compiled, is_root, large_pages, skip};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const KINDS: [&[&str]; 2] = [&["-static"], &["-static-pie"]];
@@ -247,5 +248,53 @@ fn errors_of_exec_are_the_kernels() {
             assert!(!plain.status.success(), "{}", plain.describe());
             run().under_ream().finish().same_as(&plain);
         }
+    }
+}
+
+/// A region of small pages keeps them, and the others get theirs.
+#[test]
+fn regions_are_told_apart() {
+    for (pages, large, small) in [
+        ("bss=small", &["stack_main", "heap_main_large"][..], &["bss_4m", "bss_64m", "data_16m"][..]),
+        ("stack=small", &["bss_64m", "data_16m", "heap_main_large"], &["stack_main"]),
+        ("heap=small", &["bss_64m", "data_16m", "stack_main"], &["heap_main_large", "heap_main_small"]),
+        ("heap=huge,small", &["heap_main_large"], &["bss_64m", "data_16m", "stack_main"]),
+    ] {
+        let Some(rows) = large_pages(&["madvise"]).then(|| coverage(KINDS[0], pages)).flatten() else { return };
+        let of = |name: &&str| rows.iter().find(|(row, _)| row == name).expect("a row").1;
+        assert!(large.iter().map(of).all(|[_, blocks, ..]| blocks > 0), "{pages}: {rows:?}");
+        assert!(small.iter().map(of).all(|[.., on_large]| on_large == 0), "{pages}: {rows:?}");
+    }
+}
+
+/// `ream status` lists such a program, and not those that it starts without Ream, and shows its regions.
+#[test]
+fn status_shows_them() {
+    let flags =
+        ["-static", "-nostdlib", "-nostartfiles", "-ffreestanding", "-fno-pie", "-no-pie", "-fno-stack-protector"];
+    let (Some(program), Some(starter)) = (compiled("c/bare.c", &flags), compiled("c/starter.c", &[])) else { return };
+    let status = |arguments: &[&str]| {
+        let output =
+            Command::new(ream_tests::ream_binary()).arg("status").args(arguments).output().expect("ream status");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let listed = |pid: i32| status(&[]).lines().any(|line| line.starts_with(&format!("{pid} ")));
+    let within = || Run::of(&starter).arg("execv").arg(&program);
+    for (run, ours) in [
+        (Run::of(&program).under_ream(), true),
+        (within().under_ream(), true),
+        (Run::of(&program), false),
+        (Run::of(&program).env("REAM_PLACED", "1"), false),
+    ] {
+        let running = run.start();
+        running.until_paused();
+        let found = listed(running.pid);
+        let pid = running.pid.to_string();
+        let (text, json) = (status(&[&pid]), status(&[&pid, "--json"]));
+        running.signal(libc::SIGTERM);
+        running.finish().signalled(libc::SIGTERM);
+        assert_eq!((found, json.contains("\"ream\": true")), (ours, ours), "{json}");
+        let row = |word: &str| text.lines().find(|line| line.starts_with(word)).unwrap_or_default().to_owned();
+        assert!(row("static data").contains("64 MiB") && text.contains("main stack"), "{text}");
     }
 }

@@ -148,7 +148,7 @@ fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
     let leases = config.is_remote().then(|| keeper::keep(session, &config.remotes, alone)).transpose()?;
     let ranks = match digest.and_then(|text| u64::from_str_radix(text.to_str()?, 16).ok()) {
         Some(digest) => {
-            let address = address(std::process::id(), nonce, session.door());
+            let address = address(std::process::id(), nonce, session.door(), session.config());
             Doors::open(UnixListener::from(os::inherited(RANKS)?), session, address, digest)?
         }
         None => Doors::closed(),
@@ -232,8 +232,9 @@ impl Watch {
 }
 
 /// The value of `REAM_SESSION`.
-pub fn address(agent: u32, nonce: u64, door: u64) -> String {
-    format!("/proc/{agent}/fd/{MEMORY}:{nonce:016x}-{door:016x}")
+pub fn address(agent: u32, nonce: u64, door: u64, config: &Config) -> String {
+    let promise = if config.promises_pages() { "!" } else { "" };
+    format!("/proc/{agent}/fd/{MEMORY}:{nonce:016x}-{door:016x}{promise}")
 }
 
 /// Writes the summary unless a process of the session has, and lets go of standard error, for whose end somebody may be

@@ -57,7 +57,7 @@ impl Wish {
             Wish::Huge { .. } => (1024, 20_000, true),
         };
         // Not more than an eighth of what is free: the cache shall not push out what is in use.
-        let free = Machine::look().map_or(0, |machine| machine.automatic().min(machine.cap().unwrap_or(u64::MAX)));
+        let free = Machine::look().map_or(0, |machine| machine.automatic());
         Effort {
             blocks: blocks.min((free / 8) as usize / BLOCK),
             deadline: Instant::now() + Duration::from_millis(milliseconds),

@@ -32,6 +32,11 @@ pub(crate) const VARIABLES: &[Item] = &[
         name: "REAM_SESSION",
         text: "Set for programs that run under Ream: where their session is. Not for users to set.",
     },
+    Item {
+        name: crate::outside::PLACED,
+        text: "Set for programs that no library can enter: their number, by which ream status knows them. Not for users to \
+               set.",
+    },
 ];
 
 /// Exit statuses of `ream run`.

@@ -3,6 +3,7 @@
 
 mod layout;
 
+use crate::failure;
 use crate::os;
 use crate::os::trace::{self, Registers, Stop, Traced};
 use layout::{BLOCK, Layout};
@@ -17,12 +18,42 @@ use std::path::PathBuf;
 pub struct Plan {
     /// The file that is executed in the end, where a script begins with it.
     pub program: PathBuf,
-    /// Whether its static data and main stack are put on large pages.
-    pub pages: bool,
+    /// Whether its static data are put on large pages.
+    pub data: Wish,
+    /// Whether its main stack is.
+    pub stack: Wish,
     /// Whether its stack is from its first whole block on.
     pub whole_stack: bool,
     /// The name that ps is to show, where it is not that of the file.
     pub name: Option<Vec<u8>>,
+    /// How a line about the program begins.
+    pub title: String,
+}
+
+/// What is to be done with a part of the program's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    Leave,
+    /// It is put on large pages.
+    Large {
+        /// The program must not run where that fails.
+        required: bool,
+    },
+}
+
+impl Plan {
+    /// Whether the program must not run where a part of this cannot be done.
+    fn required(&self) -> bool {
+        [self.data, self.stack].contains(&Wish::Large { required: true })
+    }
+
+    /// Why the program does not run where it cannot have what is wished for a part of it.
+    fn refusal(&self, part: &str) -> String {
+        let title = self.title.get(..256).unwrap_or(&self.title);
+        format!("ream: {title}, and its {part} cannot be put on large pages; --pages says that it must have them\n")
+    }
 }
 
 /// Programs that may come before the one meant: a script's `env`.
@@ -94,7 +125,7 @@ fn follow(plan: &Plan, program: &Metadata, code: usize, pid: u32, mut peer: Unix
                     break;
                 }
                 if execs == MOST_EXECS {
-                    return traced.detach();
+                    return leave(plan, traced);
                 }
                 traced.go_on(0)?;
             }
@@ -107,15 +138,20 @@ fn follow(plan: &Plan, program: &Metadata, code: usize, pid: u32, mut peer: Unix
     let layout = match maps {
         Ok(layout) => layout,
         // Nothing is changed yet.
-        Err(_) => return traced.detach(),
+        Err(_) => return leave(plan, traced),
     };
-    let Some(kernel_code) = layout.kernel_code.as_ref() else { return traced.detach() };
+    let Some(kernel_code) = layout.kernel_code.as_ref() else { return leave(plan, traced) };
     let instruction = kernel_code.start + code;
     let mut found = [0; trace::SYSTEM_CALL_BYTES];
     if traced.read(instruction, &mut found).is_err() || !trace::is_system_call(&found) {
-        return traced.detach();
+        return leave(plan, traced);
     }
     Injection::begin(traced, instruction)?.run(plan, &layout)
+}
+
+/// Lets a program go in which nothing can be done; one that must not run so dies with us.
+fn leave(plan: &Plan, traced: Traced) -> io::Result<()> {
+    if plan.required() { traced.guard() } else { traced.detach() }
 }
 
 /// A program stopped before its first instruction, which makes system calls for us.
@@ -153,15 +189,21 @@ impl Injection {
         if let Some(name) = &plan.name {
             self.name(name)?;
         }
-        if plan.pages {
+        if let Wish::Large { required } = plan.data {
+            let mut placed = true;
             for data in &layout.data {
-                self.data(data)?;
+                placed &= self.data(data)?;
             }
             for zeros in &layout.zeros {
-                let _ = self.advise(zeros.start, zeros.len(), libc::MADV_HUGEPAGE)?;
+                placed &= self.advise(zeros.start, zeros.len(), libc::MADV_HUGEPAGE)?.is_ok();
             }
-            if let Some(stack) = &layout.stack {
-                self.stack(stack.end, plan.whole_stack)?;
+            if required && !placed {
+                return self.refuse(&plan.refusal("static data"));
+            }
+        }
+        if let (Wish::Large { required }, Some(stack)) = (plan.stack, &layout.stack) {
+            if !self.stack(stack.end, plan.whole_stack)? && required {
+                return self.refuse(&plan.refusal("main stack"));
             }
         }
         self.traced.set_registers(&self.registers)?;
@@ -170,6 +212,17 @@ impl Injection {
             self.traced.stop_again();
         }
         self.traced.detach()
+    }
+
+    /// Ends the program before it has begun, with a line that it writes itself.
+    fn refuse(mut self, line: &str) -> io::Result<()> {
+        const STANDARD_ERROR: usize = 2;
+        let place = (trace::stack_pointer(&self.registers) - 1024) & !15;
+        if self.traced.write(place, line.as_bytes()).is_ok() {
+            let _ = self.call(libc::SYS_write, [STANDARD_ERROR, place, line.len(), 0, 0, 0])?;
+        }
+        let status = usize::try_from(failure::OWN).unwrap_or(1);
+        self.call(libc::SYS_exit_group, [status, 0, 0, 0, 0, 0]).map(drop)
     }
 
     /// Has the program make a system call. The outer error means that it is lost, the inner one is the call's.
@@ -194,46 +247,49 @@ impl Injection {
         self.call(libc::SYS_madvise, [start, bytes, advice as usize, 0, 0, 0])
     }
 
-    /// Puts whole blocks of data that are mapped from the file on large pages, which only anonymous memory can have.
-    fn data(&mut self, blocks: &std::ops::Range<usize>) -> io::Result<()> {
+    /// Puts whole blocks of data that are mapped from the file on large pages, which only anonymous memory can have; false
+    /// where that fails.
+    fn data(&mut self, blocks: &std::ops::Range<usize>) -> io::Result<bool> {
         const ACCESS: i32 = libc::PROT_READ | libc::PROT_WRITE;
         const KIND: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let mut bytes = vec![0; BLOCK];
+        let mut advised = true;
         for block in blocks.clone().step_by(BLOCK) {
             // A file that is shorter than its headers say.
             if self.traced.read(block, &mut bytes).is_err() {
-                return Ok(());
+                return Ok(false);
             }
             let mapped = self.call(libc::SYS_mmap, [block, BLOCK, ACCESS as usize, KIND as usize, usize::MAX, 0])?;
             if mapped.is_err() {
-                return Ok(());
+                return Ok(false);
             }
-            let _ = self.advise(block, BLOCK, libc::MADV_HUGEPAGE)?;
+            advised &= self.advise(block, BLOCK, libc::MADV_HUGEPAGE)?.is_ok();
             self.traced.write(block, &bytes)?;
         }
         // Where the kernel had no large page at hand, it now makes room for one.
         let _ = self.advise(blocks.start, blocks.len(), libc::MADV_COLLAPSE)?;
-        Ok(())
+        Ok(advised)
     }
 
     /// Maps the main stack down to its limit and advises it: a large page needs its whole block inside the mapping. The
-    /// page that does it is written by the kernel, which answers with an error where the stack cannot be mapped so far.
-    fn stack(&mut self, top: usize, whole: bool) -> io::Result<()> {
+    /// page that does it is written by the kernel, which answers with an error where the stack cannot be mapped so far. False
+    /// where it has room for a large page by its limit and cannot have one.
+    fn stack(&mut self, top: usize, whole: bool) -> io::Result<bool> {
         let limit = os::limit(libc::RLIMIT_STACK).map_or(usize::MAX, |bytes| bytes as usize);
         let pointer = trace::stack_pointer(&self.registers);
-        let Some(place) = layout::stack(top, limit, pointer) else { return Ok(()) };
+        let Some(place) = layout::stack(top, limit, pointer) else { return Ok(true) };
         let monotonic = libc::CLOCK_MONOTONIC as usize;
         if self.call(libc::SYS_clock_gettime, [monotonic, place.low, 0, 0, 0, 0])?.is_err() {
-            return Ok(());
+            return Ok(false);
         }
         if place.shallow && !whole {
             let _ = self.call(libc::SYS_clock_gettime, [monotonic, place.block - 16, 0, 0, 0, 0])?;
         }
-        let _ = self.advise(place.low, top - place.low, libc::MADV_HUGEPAGE)?;
+        let advised = self.advise(place.low, top - place.low, libc::MADV_HUGEPAGE)?.is_ok();
         if whole && place.block + BLOCK <= top {
             let _ = self.advise(place.block, BLOCK, libc::MADV_COLLAPSE)?;
         }
-        Ok(())
+        Ok(advised)
     }
 
     /// Names the program, by a text that lies below its stack for that moment.

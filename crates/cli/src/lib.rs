@@ -3,6 +3,7 @@
 
 mod agent;
 mod arguments;
+mod budget;
 mod child;
 mod code;
 mod compare;

@@ -23,6 +23,8 @@ pub struct Machine {
     pub swap_total: u64,
     /// The tightest limit of the cgroups of this process; `None` when they set none.
     pub cgroup: Option<CgroupLimit>,
+    /// The least that one of these limits leaves, with its file; not more than what is tightest.
+    pub left: Option<CgroupLimit>,
 }
 
 /// What is left to everything else in a cgroup with a limit, in bytes.
@@ -44,11 +46,16 @@ impl Machine {
             .map_err(|error| format!("/proc/meminfo: {}; is /proc mounted?", crate::failure::reason(&error)))?;
         let field = |name: &str| meminfo(&text, name);
         let total = field("MemTotal").ok_or("/proc/meminfo: no MemTotal")?;
+        let limits = cgroup_limits(root, "memory", &["memory.max", "memory.high"], &["memory.limit_in_bytes"]);
+        let left = limits
+            .iter()
+            .map(|limit| CgroupLimit { bytes: limit.bytes.saturating_sub(taken(&limit.file)), ..limit.clone() });
         Ok(Machine {
             total,
             available: field("MemAvailable").or(field("MemFree")).unwrap_or(total),
             swap_total: field("SwapTotal").unwrap_or(0),
-            cgroup: cgroup_limit(root, "memory", &["memory.max", "memory.high"], &["memory.limit_in_bytes"]),
+            left: left.min_by_key(|left| left.bytes),
+            cgroup: limits.into_iter().min_by_key(|limit| limit.bytes),
         })
     }
 
@@ -56,10 +63,12 @@ impl Machine {
     pub fn most(&self) -> u64 {
         self.cgroup.as_ref().map_or(self.total, |limit| limit.bytes.min(self.total))
     }
-    /// 90 % of the smaller of the cgroup's limit and the RAM that is available.
+    /// 90 % of the smaller of what the cgroup leaves and the RAM that is available, and not more than what the cgroup leaves less
+    /// the margin: 0 where others have taken all.
     pub fn automatic(&self) -> u64 {
-        let least = self.cgroup.as_ref().map_or(self.available, |limit| limit.bytes.min(self.available));
-        (u128::from(least) * 9 / 10) as u64
+        let left = self.left.as_ref().map_or(u64::MAX, |left| left.bytes);
+        let part = (u128::from(left.min(self.available)) * 9 / 10) as u64;
+        if self.left.is_some() { part.min(left.saturating_sub(CGROUP_MARGIN)) } else { part }
     }
     /// The largest budget that the cgroup allows; `None` without a limit.
     pub fn cap(&self) -> Option<u64> {
@@ -112,6 +121,11 @@ pub fn groups_of(root: &Path, controller: &str) -> Vec<Group> {
 /// The tightest limit along the paths of this process's cgroups, by the controller that sets it and the files of its
 /// limits in version 2 and version 1.
 pub fn cgroup_limit<T: AsRef<Path>>(root: &Path, controller: &str, two: &[T], one: &[T]) -> Option<CgroupLimit> {
+    cgroup_limits(root, controller, two, one).into_iter().min_by_key(|limit| limit.bytes)
+}
+
+/// All limits along these paths.
+fn cgroup_limits<T: AsRef<Path>>(root: &Path, controller: &str, two: &[T], one: &[T]) -> Vec<CgroupLimit> {
     let mut limits = Vec::new();
     for Group { mut directory, top, unified } in groups_of(root, controller) {
         let files = if unified { two } else { one };
@@ -129,7 +143,23 @@ pub fn cgroup_limit<T: AsRef<Path>>(root: &Path, controller: &str, two: &[T], on
             }
         }
     }
-    limits.into_iter().min_by_key(|limit| limit.bytes)
+    limits
+}
+
+/// What a cgroup's processes have taken and would not give back for the asking, in bytes: all but cached files. `limit` is the
+/// file of its limit.
+fn taken(limit: &Path) -> u64 {
+    let read = |name: &str| fs::read_to_string(limit.with_file_name(name)).unwrap_or_default();
+    let unified = limit.file_name().is_some_and(|name| name != "memory.limit_in_bytes");
+    // Version 1 counts what is in groups below apart from what is in all.
+    let (used, files) = match unified {
+        true => ("memory.current", ["active_file", "inactive_file", "slab_reclaimable"].as_slice()),
+        false => ("memory.usage_in_bytes", ["total_active_file", "total_inactive_file"].as_slice()),
+    };
+    let text = read("memory.stat");
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    let cached = lines.filter(|(name, _)| files.contains(name)).filter_map(|(_, bytes)| bytes.parse::<u64>().ok());
+    read(used).trim().parse::<u64>().unwrap_or(0).saturating_sub(cached.sum())
 }
 
 /// The kind of the file system that holds a path: that of the mount nearest above it.
@@ -268,12 +298,46 @@ mod tests {
         assert_eq!(machine.automatic(), 720 << 10);
         assert_eq!((machine.most(), machine.cap()), (1000 << 10, None));
         let limit = |bytes| Some(CgroupLimit { bytes, file: PathBuf::new() });
-        let machine = Machine { total: 8 << 30, available: 6 << 30, swap_total: 0, cgroup: limit(1 << 30) };
+        let (cgroup, left) = (limit(1 << 30), limit(1 << 30));
+        let machine = Machine { total: 8 << 30, available: 6 << 30, swap_total: 0, cgroup, left };
         assert_eq!(machine.most(), 1 << 30);
         assert_eq!(machine.automatic(), (1u64 << 30) * 9 / 10);
         assert_eq!(machine.cap(), Some((1 << 30) - (64 << 20)));
-        let machine = Machine { cgroup: limit(1 << 20), ..machine };
-        assert_eq!(machine.cap(), Some(0));
+        let machine = Machine { cgroup: limit(1 << 20), left: limit(1 << 20), ..machine };
+        assert_eq!((machine.cap(), machine.automatic()), (Some(0), 0));
+    }
+
+    #[test]
+    fn what_others_have_taken_is_not_left() {
+        let stat = "anon 5\nactive_file 1000\ninactive_file 2000\nslab_reclaimable 500\n";
+        let files = [
+            ("sys/fs/cgroup/a/memory.max", "90000\n"),
+            ("sys/fs/cgroup/a/memory.current", "85000\n"),
+            ("sys/fs/cgroup/a/memory.stat", stat),
+            ("sys/fs/cgroup/a/b/memory.max", "50000\n"),
+            ("sys/fs/cgroup/a/b/memory.current", "9000\n"),
+        ];
+        // The group above leaves less than the one with the tighter limit.
+        let root = Root::new("left2", V2, "0::/a/b\n", &files);
+        let machine = Machine::under(&root.0).unwrap();
+        let file = root.0.join("sys/fs/cgroup/a/memory.max");
+        assert_eq!(machine.cgroup.unwrap().bytes, 50_000);
+        assert_eq!(machine.left, Some(CgroupLimit { bytes: 90_000 - (85_000 - 3500), file }));
+        let stat = "cache 9\nactive_file 7\ntotal_active_file 1000\ntotal_inactive_file 2000\n";
+        let files = [
+            ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "4096000\n"),
+            ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "4000000\n"),
+            ("sys/fs/cgroup/memory/x/memory.stat", stat),
+        ];
+        let left = |files: &[_]| {
+            let root = Root::new("left1", V1, "4:memory:/x\n", files);
+            Machine::under(&root.0).unwrap().left.map(|left| left.bytes)
+        };
+        assert_eq!(left(&files), Some(99_000));
+        // What cannot be read counts as nothing.
+        assert_eq!(left(&files[..1]), Some(4_096_000));
+        // More than the limit.
+        assert_eq!(left(&[files[0], ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "5000000\n")]), Some(0));
     }
 
     #[test]

@@ -1,10 +1,17 @@
 //! Large pages for a program that no library can enter: what is asked of the tracer, and of the program's own C library.
 
-use crate::failure::reason;
-use crate::inject::{self, Plan};
-use crate::os;
-use ream_stats::{Config, Pages, Region};
+use crate::failure::{Failure, reason};
+use crate::inject::{self, Plan, Wish};
+use crate::run::{self, Log, enter_session, word};
+use crate::settings::{Settings, Source};
+use crate::{doctor, os, pages};
+use ream_options::pages::{HUGETLB, SHM, SMALL, STACK};
+use ream_options::{ENGINES, IO, PageChoice};
+use ream_stats::{Config, Lock, Pages, Region};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -24,33 +31,202 @@ pub struct Target<'a> {
     pub shown: Option<Vec<u8>>,
 }
 
+impl Target<'_> {
+    fn name(&self) -> Cow<'_, str> {
+        self.arguments.first().map(|name| name.to_string_lossy()).unwrap_or_default()
+    }
+}
+
+/// The variable by which `ream status` knows such a program: its number. What that starts has another.
+pub const PLACED: &str = "REAM_PLACED";
+
+/// That variable for the program that this process becomes.
+pub fn mark() -> (OsString, OsString) {
+    (PLACED.into(), std::process::id().to_string().into())
+}
+
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const HEAP_TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
+const SHARED_STAYS: &str = "its shared memory keeps small pages";
 
-/// Makes this process ready to become the program with pages of the size wanted. Returns a variable for it, and why it
-/// has to run without, if so, in words that follow the reason above.
-pub fn large_pages(target: &Target, pages: &Config) -> (Option<(OsString, OsString)>, Option<String>) {
-    let [heap, data, stack] = [Region::Heap, Region::Static, Region::Stack].map(|region| pages.pages(region));
-    if [heap, data, stack] == [Pages::Small; 3] {
-        let refused = os::trace::refuse_large_pages();
-        return (None, refused.err().map(|error| format!("large pages stay allowed: {}", reason(&error))));
+/// Runs a program that no library can enter: large pages from outside, and a session for the programs that it starts.
+pub fn run(settings: &Settings, pages: &Config, target: &Target, joins: bool, log: &Log) -> Failure {
+    let name = target.name();
+    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    match &settings.memory_given {
+        Some(given) if !matches!(given.source, Source::File(_) | Source::Program(..)) => {
+            return Failure::new(format!("{name}: {}, so {given} cannot hold for it; run it without", target.why));
+        }
+        Some(given) => log.warn(&format!("{name}: {}, so this does not hold for it: {given}", target.why)),
+        None if asked != "auto" || io != "auto" => {
+            return Failure::new(format!("{name}: {}, so it cannot be paged; leave --engine and --io out", target.why));
+        }
+        None if !target.inherits && impossible(target, pages).is_none() => {
+            log.warn(&format!("{name}: {}; it gets large pages, and no more", target.why))
+        }
+        None => {}
     }
+    let mut ours = Vec::new();
+    if target.inherits && settings.exec_inherit && !joins {
+        let session = doctor::engine::choose(asked, io)
+            .map_err(|why| Failure::new(format!("cannot page here: {why}")))
+            .and_then(|engine| enter_session(settings, pages, engine, target.file, log));
+        match session {
+            Ok(session) => ours = session,
+            Err(failure) if pages.promises_pages() => return failure,
+            Err(failure) => log.warn(&format!("{}; programs that {name} starts run without Ream", failure.text)),
+        }
+    }
+    if settings.pages[..=STACK].iter().any(|choice: &PageChoice| choice.size >= HUGETLB && !choice.required) {
+        let why = format!("{name}: {}, so it cannot have pages of a pool", target.why);
+        log.warn(&format!("{why}; it gets transparent large pages"));
+    }
+    for (asked, strict, option) in [
+        (settings.lock != 0, settings.lock == Lock::Require as u32, "--lock"),
+        (
+            settings.prefault.iter().any(|choice| choice.wanted),
+            settings.prefault.iter().any(|choice| choice.required),
+            "--prefault",
+        ),
+    ] {
+        let why = format!("{name}: {}, so {option} does not hold for it", target.why);
+        if strict {
+            return Failure::new(format!("{why}; run it without"));
+        }
+        if asked {
+            log.warn(&why);
+        }
+    }
+    let shared = settings.pages[SHM];
+    if shared.size != SMALL && !shared.required {
+        log.warn(&format!("{name}: {}, so {SHARED_STAYS}", target.why));
+    }
+    match large_pages(target, pages) {
+        Ok((variable, obstacle)) => {
+            ours.extend(variable.into_iter().chain([mark()]));
+            obstacle.iter().for_each(|line| log.warn(line));
+        }
+        Err(failure) => return failure,
+    }
+    run::become_program(target.file, target.arguments, run::environment(ours))
+}
+
+/// A variable for the program, and the line that says what it does without.
+pub type Made = (Option<(OsString, OsString)>, Option<String>);
+
+/// Makes this process ready to become the program with pages of the size wanted. Returns a variable for it, and the line
+/// that says what it has to run without, if so.
+///
+/// # Errors
+/// It must not run without that.
+pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
+    let title = format!("{}: {}", target.name(), target.why);
+    let [heap, data, stack] = [Region::Heap, Region::Static, Region::Stack].map(|region| pages.pages(region));
+    if let Some(why) = impossible(target, pages) {
+        return Err(Failure::new(format!("{title}, so {why}; --pages says that it must have them")));
+    }
+    if [heap, data, stack] == [Pages::Small; 3] {
+        return match os::trace::refuse_large_pages() {
+            Ok(()) => Ok((None, None)),
+            Err(error) => unplaced(pages, &[Region::Heap, Region::Static, Region::Stack], || {
+                format!("{title}, and large pages stay allowed: {}", reason(&error))
+            }),
+        };
+    }
+    let wish = |pages_: Pages, region| match (pages_.large(), pages.pages_required(region)) {
+        (false, _) => Wish::Leave,
+        (true, required) => Wish::Large { required },
+    };
     let plan = Plan {
         program: target.program.clone(),
-        pages: data.large() || stack.large(),
+        data: wish(data, Region::Static),
+        stack: wish(stack, Region::Stack),
         whole_stack: stack == Pages::Huge,
         name: target.shown.clone(),
+        title: title.clone(),
     };
-    let obstacle = inject::arrange(&plan).err().map(|error| {
-        let hint = match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => "; does a debugger run it, or kernel.yama.ptrace_scope forbid it?",
-            _ => "",
-        };
+    let variable = tunables(std::env::var_os(TUNABLES).as_deref()).filter(|_| target.inherits && heap.large());
+    let variable = variable.map(|value| (TUNABLES.into(), value));
+    let concerned: Vec<_> = [(Region::Static, plan.data, "static data"), (Region::Stack, plan.stack, "stack")]
+        .into_iter()
+        .filter(|(_, wish, _)| *wish != Wish::Leave)
+        .collect();
+    if concerned.is_empty() && plan.name.is_none() {
+        return Ok((variable, None));
+    }
+    let Err(error) = inject::arrange(&plan) else { return Ok((variable, None)) };
+    if concerned.is_empty() {
+        return Ok((variable, None));
+    }
+    let regions: Vec<_> = concerned.iter().map(|(region, ..)| *region).collect();
+    let words: Vec<_> = concerned.iter().map(|(.., word)| *word).collect();
+    let keep = if words == ["stack"] { "keeps" } else { "keep" };
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; does a debugger run it, or kernel.yama.ptrace_scope forbid it?",
+        _ => "",
+    };
+    let without = unplaced(pages, &regions, || {
         let why = reason(&error);
-        format!("cannot be traced for a moment ({why}), so its static data and stack keep small pages{hint}")
-    });
-    let tunables = tunables(std::env::var_os(TUNABLES).as_deref()).filter(|_| target.inherits && heap.large());
-    (tunables.map(|value| (TUNABLES.into(), value)), obstacle)
+        let what = words.join(" and ");
+        format!("{title}, and cannot be traced for a moment ({why}), so its {what} {keep} small pages{hint}")
+    })?;
+    Ok((variable, without.1))
+}
+
+/// Nothing for the program, and the line that says what it does without: a failure where one of the regions must have it.
+fn unplaced(pages: &Config, regions: &[Region], line: impl FnOnce() -> String) -> Result<Made, Failure> {
+    match regions.iter().any(|region| pages.pages_required(*region)) {
+        true => Err(Failure::new(line())),
+        false => Ok((None, Some(line()))),
+    }
+}
+
+/// What the program must have and cannot, from outside.
+fn impossible(target: &Target, pages: &Config) -> Option<String> {
+    let must = |region, of: fn(Pages) -> bool| pages.pages_required(region) && of(pages.pages(region));
+    if [Region::Heap, Region::Static].into_iter().any(|region| must(region, Pages::pooled)) {
+        return Some("it cannot have pages of a pool".to_owned());
+    }
+    if must(Region::Shared, Pages::large) {
+        return Some(SHARED_STAYS.to_owned());
+    }
+    let any = [Region::Heap, Region::Static, Region::Stack].into_iter().any(|region| must(region, Pages::large));
+    if any && os::large_pages_are_off() {
+        return Some(format!("it keeps small pages: {}", pages::OFF));
+    }
+    let why = must(Region::Heap, Pages::large).then(|| heap_obstacle(&target.program, target.inherits)).flatten()?;
+    Some(format!("its heap keeps small pages: {why}"))
+}
+
+/// Why a program's own malloc does not get large pages; `inherits` where its C library is the one that Ream is made for.
+pub fn heap_obstacle(program: &Path, inherits: bool) -> Option<&'static str> {
+    let before = std::env::var_os(TUNABLES).unwrap_or_default();
+    match tunables(Some(&before)) {
+        _ if !inherits => Some("nothing tells that library to use them"),
+        None if !decided_for_large(&before) => Some("GLIBC_TUNABLES says so"),
+        _ if holds(program, HEAP_TUNABLE).unwrap_or(false) => None,
+        _ => Some("its malloc is not that of glibc 2.35 or later"),
+    }
+}
+
+fn decided_for_large(tunables: &OsStr) -> bool {
+    let text = [HEAP_TUNABLE, b"=1"].concat();
+    tunables.as_bytes().split(|byte| *byte == b':').any(|one| one == text)
+}
+
+/// Whether a file holds these bytes.
+fn holds(file: &Path, bytes: &[u8]) -> io::Result<bool> {
+    const PIECE: usize = 1 << 20;
+    let mut file = File::open(file)?;
+    let mut text = Vec::with_capacity(PIECE + bytes.len());
+    loop {
+        // What may be the beginning of them stays.
+        text.drain(..text.len().saturating_sub(bytes.len()));
+        let read = file.by_ref().take(PIECE as u64).read_to_end(&mut text)?;
+        if read == 0 || text.windows(bytes.len()).any(|part| part == bytes) {
+            return Ok(read > 0);
+        }
+    }
 }
 
 /// The variable that has glibc advise its heap, which grows behind what is there when the program begins; `None` where
@@ -73,6 +249,22 @@ fn tunables(before: Option<&OsStr>) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_malloc_is_told_by_the_names_of_its_tunables() {
+        let path = std::env::temp_dir().join(format!("ream-outside-{}", std::process::id()));
+        let name = HEAP_TUNABLE;
+        // At the end, across two pieces, and nowhere.
+        for (before, found) in [(0, true), ((1 << 20) - 5, true), (3 << 20, true)] {
+            std::fs::write(&path, [vec![0; before].as_slice(), name].concat()).unwrap();
+            assert_eq!(holds(&path, name).unwrap(), found);
+            assert!(!holds(&path, b"glibc.malloc.hugetlb2").unwrap());
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(holds(&path, name).is_err());
+        assert!(decided_for_large(OsStr::new("a=1:glibc.malloc.hugetlb=1")));
+        assert!(!decided_for_large(OsStr::new("glibc.malloc.hugetlb=0")) && !decided_for_large(OsStr::new("")));
+    }
 
     #[test]
     fn what_the_user_decided_stays() {

@@ -3,8 +3,8 @@
 
 use crate::failure::Failure;
 use crate::tree::{Tree, chosen};
-use crate::{machine, shared};
-use ream_options::pages::{AUTO, HUGE, HUGETLB, MIDDLE, SHM, SMALL};
+use crate::{machine, os, shared};
+use ream_options::pages::{AUTO, HUGE, HUGETLB, MIDDLE, SHM, SMALL, STACK, TEXT};
 use ream_options::{PAGES, PageChoice, PageChoices, REGIONS};
 use ream_stats::{Config, Pages};
 use std::path::Path;
@@ -14,15 +14,25 @@ const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Where the kernel tells of its pools.
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 
+/// What is said where large pages are switched off.
+pub const OFF: &str = "large pages are switched off for this process (PR_SET_THP_DISABLE)";
+/// Limit of a main stack from which it has a whole block of large pages for certain, in bytes.
+const LEAST_STACK: u64 = (6 << 20) + (128 << 10);
+
 /// What the machine offers.
 pub struct Offer {
     tree: Tree,
+    /// Large pages are switched off for this process.
+    off: bool,
+    /// How large main stacks may become, in bytes; `None` is unlimited.
+    stack: Option<u64>,
 }
 
 impl Offer {
-    /// Of the machine whose /sys and /proc lie below `root`.
-    pub fn of(root: &Path) -> Offer {
-        Offer { tree: Tree::new(root) }
+    /// Of this machine to this process and the program that it becomes.
+    pub fn here() -> Offer {
+        let (off, stack) = (os::large_pages_are_off(), os::limit(libc::RLIMIT_STACK));
+        Offer { tree: Tree::new(Path::new("/")), off, stack }
     }
 
     /// The mode of transparent pages of one size.
@@ -61,6 +71,7 @@ impl Offer {
     /// What the region gets of what was asked for, and why not that; the reason is `None` where it does.
     fn grant(&self, choice: PageChoice) -> (Pages, Option<String>) {
         let large = |otherwise: Pages| match self.transparent("2048kB").as_str() {
+            _ if self.off => (Pages::Small, Some(OFF.to_owned())),
             "always" | "madvise" => (otherwise, None),
             "absent" => (Pages::Small, Some("this kernel has no transparent large pages".to_owned())),
             mode => (Pages::Small, Some(format!("transparent large pages are off ({mode}); as root: ream setup"))),
@@ -75,6 +86,7 @@ impl Offer {
             SMALL => (Pages::Small, None),
             AUTO => large(Pages::Auto),
             HUGE => large(Pages::Huge),
+            MIDDLE if self.off => (Pages::Small, Some(OFF.to_owned())),
             MIDDLE => match (self.transparent("64kB").as_str(), self.transparent("2048kB").as_str()) {
                 // Not asked for, so that no larger one is given either.
                 ("always", below) if below != "always" => (Pages::Plain, None),
@@ -102,8 +114,9 @@ impl Offer {
             return (Pages::Small, Pages::Small, None);
         }
         let all = shared::obstacle(&self.tree);
-        let next = if all.is_none() { Pages::Huge } else { Pages::Small };
+        let next = if all.is_none() && !self.off { Pages::Huge } else { Pages::Small };
         let huge = all.or_else(|| shared::files_obstacle(&self.tree)).map(|obstacle| obstacle.to_string());
+        let huge = if self.off { Some(OFF.to_owned()) } else { huge };
         if choice.size == HUGE {
             return (next, next, huge);
         }
@@ -111,6 +124,23 @@ impl Offer {
             // What comes then is said when the pool has run out.
             (Pages::Hugetlb, _) => (Pages::Hugetlb, next, None),
             (_, pool) => (next, next, pool.map(|pool| huge.map_or(pool.clone(), |huge| format!("{pool}, and {huge}")))),
+        }
+    }
+
+    /// Why a region that must have its pages would not have them, though the machine has such ones.
+    fn unkept(&self, choices: &PageChoices, index: usize) -> Option<String> {
+        let choice = choices.get(index).filter(|choice| choice.required)?;
+        let others_large = || choices.iter().take(TEXT).any(|other| other.size != SMALL);
+        match (index, choice.size) {
+            // A whole block, wherever it begins, and what is left of the limit.
+            (STACK, HUGE) if choice.named && self.stack.is_some_and(|limit| limit < LEAST_STACK) => {
+                Some("the main stack is too small for one; see ulimit -s".to_owned())
+            }
+            // Where all is small, large ones are switched off for the process.
+            (..TEXT, SMALL) if others_large() && self.transparent("2048kB") == "always" => {
+                Some("the kernel makes large ones wherever it can (always); as root: ream setup".to_owned())
+            }
+            _ => None,
         }
     }
 
@@ -135,6 +165,7 @@ impl Offer {
             };
             config.pages[index] = granted as u32;
             config.pages_required |= u32::from(choice.required) << index;
+            let missing = missing.or_else(|| self.unkept(choices, index));
             let Some(why) = missing.filter(|_| choice.size != AUTO) else { continue };
             let region = if index == SHM { "shm=" } else { "" };
             let line = format!("--pages={region}{}: {why}", PAGES[choice.size as usize]);
@@ -174,9 +205,18 @@ mod tests {
             Made(root)
         }
         fn settle(&self, pages: &str) -> Result<([u32; 5], Vec<String>, bool), String> {
+            self.settle_with(pages, false, Some(8 << 20))
+        }
+        fn settle_with(
+            &self,
+            pages: &str,
+            off: bool,
+            stack: Option<u64>,
+        ) -> Result<([u32; 5], Vec<String>, bool), String> {
             let (mut config, mut said) = (Config::new(), Vec::new());
             let choices = parse_pages(pages).unwrap();
-            let settled = Offer::of(&self.0).settle(&choices, &mut config, &mut |line| said.push(line));
+            let settled = Offer { tree: Tree::new(&self.0), off, stack }
+                .settle(&choices, &mut config, &mut |line| said.push(line));
             settled.map(|()| (config.pages, said, config.populate == 1)).map_err(|failure| failure.text)
         }
     }
@@ -215,6 +255,29 @@ mod tests {
         assert_eq!(off.settle("auto"), Ok(([1, 1, 1, 1, 1], vec![], false)));
         assert!(off.settle("huge:require").unwrap_err().contains("transparent large pages are off (never)"));
         assert_eq!(off.settle("hugetlb").unwrap().0, [1, 1, 1, 1, 1]);
+    }
+
+    /// What a process cannot have, though the machine has it.
+    #[test]
+    fn promises_that_could_not_be_kept() {
+        let tree = Made::new("off-here", &[ON, POOL, ("sys/kernel/mm/transparent_hugepage/shmem_enabled", "[advise]")]);
+        assert!(tree.settle("huge:require").is_ok());
+        for pages in ["huge:require", "bss=huge:require", "shm=huge:require,small"] {
+            assert!(tree.settle_with(pages, true, None).unwrap_err().contains("PR_SET_THP_DISABLE"), "{pages}");
+        }
+        let (granted, said, _) = tree.settle_with("huge", true, None).unwrap();
+        assert!(granted[..3] == [1; 3] && said.len() == 1 && said[0].contains("PR_SET_THP_DISABLE"), "{said:?}");
+        assert_eq!(tree.settle_with("auto", true, None), Ok(([1; 5], vec![], false)));
+        // The pool's pages are others.
+        assert!(tree.settle_with("heap=hugetlb:require", true, None).is_ok());
+        let low = Some(2 << 20);
+        assert!(tree.settle_with("stack=huge:require", false, low).unwrap_err().contains("too small for one"));
+        assert!(tree.settle_with("stack=huge,heap=huge:require", false, low).is_ok());
+        assert!(tree.settle_with("huge:require", false, low).is_ok());
+        let always = Made::new("always", &[(ON.0, "[always] madvise never\n")]);
+        assert!(always.settle("bss=small:require").unwrap_err().contains("(always)"));
+        assert!(always.settle("small:require").is_ok() && always.settle("bss=small").is_ok());
+        assert!(tree.settle("bss=small:require").is_ok());
     }
 
     #[test]

@@ -155,6 +155,11 @@ pub fn judge(links: &[Link], caller: Caller) -> Reach {
     Reach::Inside
 }
 
+/// Whether it is known what is executed in the end: not a file that cannot be read, or that another program is to open.
+pub fn is_understood(file: &Path, path: Option<&OsStr>) -> bool {
+    chain(file, path).last().is_some_and(|link| matches!(link.image, Image::Dynamic { .. } | Image::Static { .. }))
+}
+
 /// The interpreters of a script, in the order in which one runs the other; none for other programs.
 pub fn interpreters(file: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     chain(file, path).into_iter().skip(1).map(|link| link.file).collect()
@@ -285,6 +290,8 @@ mod tests {
         let why = obstacle(&by_env, Some(scratch.0.as_os_str()), ordinary()).unwrap();
         assert!(why.contains("(musl)"), "{why}");
         assert_eq!(obstacle(Path::new("/bin/sh"), None, ordinary()), None);
+        let odd = scratch.file("odd", b"MZ", 0o755);
+        assert!(is_understood(&script, None) && !is_understood(&odd, None) && !is_understood(&scratch.0, None));
         // The program that is executed in the end, and whose libraries its children get.
         let Reach::Outside { program, inherits, .. } = reach(&script, None, ordinary()) else { panic!("{why}") };
         assert!(program == musl && !inherits);

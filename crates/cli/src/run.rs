@@ -2,16 +2,16 @@
 
 use crate::failure::{Failure, NOT_FOUND, reason};
 use crate::inject::{self, Plan};
-use crate::machine::{CGROUP_MARGIN, Machine};
+use crate::machine::Machine;
 use crate::mark::{self, start};
 use crate::pages::Offer;
 use crate::place::Place;
 use crate::program::Reach;
 use crate::secure::{self, Circumstances};
 use crate::settings::{Given, Settings, Source, Summary};
-use crate::{agent, code, doctor, job, library, mpi, os, outside, place, program, remote};
-use ream_options::pages::{HUGETLB, SHM, SMALL, STACK, TEXT};
-use ream_options::{ENGINES, IO, Memory, PageChoice, show_size};
+use crate::{agent, budget, code, doctor, job, library, mpi, os, outside, place, program, remote};
+use ream_options::pages::TEXT;
+use ream_options::{ENGINES, IO, show_size};
 use ream_stats::{Config, Identity, Lock, Session, Text};
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -19,8 +19,6 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The smallest budget that paging can work with, in bytes.
-const LEAST_BUDGET: u64 = 8 << 20;
 /// The engine for ordinary users.
 const USER_MODE: &str = "usermode";
 
@@ -77,23 +75,34 @@ fn run_program(
     let path = std::env::var_os("PATH");
     let reach = program::reach(file, path.as_deref(), program::Caller { user, group });
     let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
+    let promised = settings.promises_pages();
     // Asked for is meant; by default a program is not kept from running.
     let strict = settings.memory_given.is_some()
         || asked != "auto"
         || io != "auto"
         || settings.lock == Lock::Require as u32
+        || promised
         || settings.prefault.iter().any(|choice| choice.required);
     // A marked program that a program under Ream starts belongs to that one's session.
     let joins = stand.is_some() && std::env::var_os("REAM_SESSION").is_some();
+    if promised && joins && !std::env::var_os("REAM_SESSION").is_some_and(|address| address.as_bytes().ends_with(b"!"))
+    {
+        let why = "it belongs to the session that it is started in, which promises no pages";
+        return Err(Failure::new(format!("{name}: --pages with :require: {why}; say so there, or start it outside")));
+    }
     let mut pages = Config::new();
-    Offer::of(Path::new("/")).settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
+    Offer::here().settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
     let ready = with_code_ready(file, path.as_deref(), settings, log)?;
+    if promised && reach == Reach::Inside && !program::is_understood(file, path.as_deref()) {
+        let why = "not a program that can be read, so nobody knows which pages it would get";
+        return Err(Failure::new(format!("{name}: {why}; --pages says that it must have them")));
+    }
     let engine = match reach {
         Reach::Outside { why, program, inherits } => {
             // A copy takes the place of a program only, never of a script's interpreter.
             let program = if ready == *file { program } else { ready.clone() };
             let target = outside::Target { file: &ready, arguments: rest, why, program, inherits, shown };
-            return Err(run_outside(settings, &pages, &target, joins, log));
+            return Err(outside::run(settings, &pages, &target, joins, log));
         }
         Reach::Not(why) => Err(format!("{name}: {why}")),
         Reach::Inside if joins => Ok(asked),
@@ -128,76 +137,6 @@ fn with_code_ready(file: &Path, path: Option<&OsStr>, settings: &Settings, log: 
     Ok(outcome.file)
 }
 
-/// Runs a program that no library can enter: large pages from outside, and a session for the programs that it starts.
-fn run_outside(settings: &Settings, pages: &Config, target: &outside::Target, joins: bool, log: &Log) -> Failure {
-    let name = target.arguments.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let (asked, io) = (word(ENGINES, settings.engine), word(IO, settings.io));
-    match &settings.memory_given {
-        Some(given) if !matches!(given.source, Source::File(_) | Source::Program(..)) => {
-            return Failure::new(format!("{name}: {}, so {given} cannot hold for it; run it without", target.why));
-        }
-        Some(given) => log.warn(&format!("{name}: {}, so this does not hold for it: {given}", target.why)),
-        None if asked != "auto" || io != "auto" => {
-            return Failure::new(format!("{name}: {}, so it cannot be paged; leave --engine and --io out", target.why));
-        }
-        None if !target.inherits => log.warn(&format!("{name}: {}; it gets large pages, and no more", target.why)),
-        None => {}
-    }
-    let mut ours = Vec::new();
-    if target.inherits && settings.exec_inherit && !joins {
-        let session = doctor::engine::choose(asked, io)
-            .map_err(|why| Failure::new(format!("cannot page here: {why}")))
-            .and_then(|engine| enter_session(settings, pages, engine, target.file, log));
-        match session {
-            Ok(session) => ours = session,
-            Err(failure) => log.warn(&format!("{}; programs that {name} starts run without Ream", failure.text)),
-        }
-    }
-    let own = &settings.pages[..=STACK];
-    let required = own.iter().any(|choice| choice.required);
-    if own.iter().any(|choice: &PageChoice| choice.size >= HUGETLB) {
-        let why = format!("{name}: {}, so it cannot have pages of a pool", target.why);
-        if required {
-            return Failure::new(format!("{why}; ask for --pages=huge"));
-        }
-        log.warn(&format!("{why}; it gets transparent large pages"));
-    }
-    for (asked, strict, option) in [
-        (settings.lock != 0, settings.lock == Lock::Require as u32, "--lock"),
-        (
-            settings.prefault.iter().any(|choice| choice.wanted),
-            settings.prefault.iter().any(|choice| choice.required),
-            "--prefault",
-        ),
-    ] {
-        let why = format!("{name}: {}, so {option} does not hold for it", target.why);
-        if strict {
-            return Failure::new(format!("{why}; run it without"));
-        }
-        if asked {
-            log.warn(&why);
-        }
-    }
-    let shared = settings.pages[SHM];
-    if shared.size != SMALL && !target.inherits {
-        let why = format!("{name}: {}, so its shared memory keeps small pages", target.why);
-        if shared.required {
-            return Failure::new(why);
-        }
-        log.warn(&why);
-    }
-    let (tunables, obstacle) = outside::large_pages(target, pages);
-    ours.extend(tunables);
-    if let Some(why) = obstacle {
-        let line = format!("{name}: {}, and {why}", target.why);
-        if required {
-            return Failure::new(line);
-        }
-        log.warn(&line);
-    }
-    become_program(target.file, target.arguments, environment(ours))
-}
-
 /// This process's environment with some variables set.
 pub fn environment(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = std::env::vars_os().filter(|(name, _)| ours.iter().all(|(own, _)| own != name)).collect();
@@ -207,7 +146,7 @@ pub fn environment(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)>
 
 /// Starts a session for the program `file`, or joins that of the job whose rank this is. Returns the variables by which
 /// programs enter it.
-fn enter_session(
+pub fn enter_session(
     settings: &Settings,
     pages: &Config,
     engine: &str,
@@ -268,6 +207,10 @@ fn session_of_job(key: &str, settings: &Settings, pages: &Config, engine: &str, 
         }
         job::Entrance::Joined { session, same } => {
             log.info("joined the session of its job on this node");
+            if !same && settings.promises_pages() {
+                let why = "another rank of this job was given other options, which hold for all here";
+                return Err(Failure::new(format!("--pages with :require: {why}; give all the same")));
+            }
             if !same {
                 log.warn("another rank of this job was given other options; those of the first rank hold for all here");
             }
@@ -287,7 +230,7 @@ fn session_for(
 ) -> Result<String, Failure> {
     let variable = |name: &str| std::env::var_os(name);
     let machine = Machine::look().map_err(Failure::new)?;
-    let budget = budget(settings, &machine, log)?;
+    let budget = budget::of(settings, &machine, &mut |line| log.warn(&line))?;
     let leased = if settings.memory_servers.is_empty() { None } else { Some(remote::lease(settings)?) };
     let spill = settings.spill.as_ref().map(|directory| {
         let refuse = |why| Failure::new(format!("--spill: {}: {why}", directory.display()));
@@ -346,12 +289,12 @@ pub fn engine_within(settings: &Settings, led: bool) -> Result<&'static str, Fai
 pub fn begin_session(process: u32, settings: &Settings, engine: &str) -> Result<String, Failure> {
     let log = Log::open(settings)?;
     let mut pages = Config::new();
-    Offer::of(Path::new("/")).settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
+    Offer::here().settle(&settings.pages, &mut pages, &mut |line| log.warn(&line))?;
     session_for(process, settings, &pages, engine, None, &log)
 }
 
 /// The word at a place of a list.
-fn word(words: &[&'static str], place: u32) -> &'static str {
+pub fn word(words: &[&'static str], place: u32) -> &'static str {
     words.get(place as usize).copied().unwrap_or("auto")
 }
 
@@ -368,64 +311,6 @@ pub fn become_program(file: &Path, arguments: &[OsString], environment: Vec<(OsS
         .with_status(NOT_FOUND),
         _ => program::refusal(name, &error),
     }
-}
-
-/// The budget in bytes.
-fn budget(settings: &Settings, machine: &Machine, log: &Log) -> Result<u64, Failure> {
-    let asked = match settings.memory {
-        Memory::Auto => machine.automatic().saturating_sub(settings.zip),
-        memory => memory.of(machine.most()).unwrap_or(0),
-    };
-    if settings.zip > 0 {
-        // Compressed pages are beside the budget.
-        let most = machine.cap().map_or(machine.total, |cap| cap.min(machine.total));
-        if settings.zip.saturating_add(asked) > most {
-            let (zip, asked) = (show_size(settings.zip), show_size(asked));
-            return Err(Failure::new(format!(
-                "--store zip: {zip} beside a budget of {asked} is more than the {} that there is here; give less for one of them",
-                show_size(most)
-            )));
-        }
-    }
-    let refuse = |why: String| {
-        let given = settings.memory_given.as_ref();
-        let option = given.map_or_else(|| "--memory".into(), |given| given.to_string());
-        let text = given.and_then(|given| given.text.as_ref()).map(|text| text.to_string_lossy().into_owned());
-        Err(Failure::new(format!("{option}: \"{}\": {why}", text.unwrap_or_else(|| "auto".into()))))
-    };
-    if let (Memory::Bytes(bytes), true) = (settings.memory, asked > machine.total) {
-        let (bytes, total) = (show_size(bytes), show_size(machine.total));
-        return refuse(format!("{bytes} is more than this machine's {total} of RAM; give less, or a percentage"));
-    }
-    let cap = machine.cap().unwrap_or(u64::MAX);
-    let budget = asked.min(cap);
-    if budget < LEAST_BUDGET {
-        let why = format!(
-            "{} is too little to work with; at least {} are needed",
-            show_size(budget),
-            show_size(LEAST_BUDGET)
-        );
-        return refuse(match &machine.cgroup {
-            Some(limit) if cap <= asked => format!(
-                "the cgroup allows {} ({}), less {} for all else: {why}",
-                show_size(limit.bytes),
-                limit.file.display(),
-                show_size(CGROUP_MARGIN)
-            ),
-            _ => why,
-        });
-    }
-    if let (Some(limit), Memory::Bytes(_), true) = (&machine.cgroup, settings.memory, budget < asked) {
-        log.warn(&format!(
-            "--memory: {} is more than the cgroup allows ({} in {}, less {} for all else); using {}",
-            show_size(asked),
-            show_size(limit.bytes),
-            limit.file.display(),
-            show_size(CGROUP_MARGIN),
-            show_size(budget)
-        ));
-    }
-    Ok(budget)
 }
 
 /// The settings as the session keeps them.
@@ -507,11 +392,11 @@ fn start_session(
     }
     session.set_root(Identity { pid: process, start: agent::start_of(process).unwrap_or(0) });
     let agent = agent::start(&memory, job).map_err(|error| ("agent", error))?;
-    Ok(agent::address(agent, nonce, door))
+    Ok(agent::address(agent, nonce, door, config))
 }
 
 /// Where ream itself says what it chose, before it becomes the program.
-struct Log {
+pub struct Log {
     level: u32,
     file: Option<(PathBuf, std::fs::File)>,
 }
@@ -535,58 +420,11 @@ impl Log {
             None => std::io::stderr().write_all(line.as_bytes()),
         };
     }
-    fn warn(&self, text: &str) {
+    /// Says what the user should know.
+    pub fn warn(&self, text: &str) {
         self.write(1, text);
     }
     fn info(&self, text: &str) {
         self.write(2, text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machine::CgroupLimit;
-    use crate::settings::{Given, Source};
-    use ream_options::find;
-
-    fn outcome(memory: Option<&str>, cgroup: Option<u64>) -> Result<u64, String> {
-        let given = |text: &str| {
-            vec![Given { spec: find("run", "memory").unwrap(), source: Source::Flag, text: Some(text.into()) }]
-        };
-        let flags = memory.map(given).unwrap_or_default();
-        let settings = Settings::settle("run", flags, &|_| None, Vec::new()).unwrap();
-        let cgroup = cgroup.map(|bytes| CgroupLimit { bytes, file: "/g".into() });
-        let machine = Machine { total: 16 << 30, available: 10 << 30, swap_total: 0, cgroup };
-        budget(&settings, &machine, &Log { level: 0, file: None }).map_err(|failure| failure.text)
-    }
-
-    #[test]
-    fn budgets() {
-        assert_eq!(outcome(None, None), Ok(9 << 30));
-        assert_eq!(outcome(None, Some(2 << 30)), Ok((2u64 << 30) * 9 / 10));
-        assert_eq!(outcome(Some("1G"), None), Ok(1 << 30));
-        assert_eq!(outcome(Some("50%"), None), Ok(8 << 30));
-        assert_eq!(outcome(Some("50%"), Some(2 << 30)), Ok(1 << 30));
-        // The margin counts, whatever was asked for.
-        assert_eq!(outcome(Some("100%"), Some(2 << 30)), Ok((2 << 30) - (64 << 20)));
-        assert_eq!(outcome(Some("4G"), Some(2 << 30)), Ok((2 << 30) - (64 << 20)));
-        assert_eq!(outcome(None, Some(512 << 20)), Ok((512 << 20) - (64 << 20)));
-    }
-
-    #[test]
-    fn impossible_budgets() {
-        let text = outcome(Some("17G"), None).unwrap_err();
-        assert_eq!(
-            text,
-            "--memory: \"17G\": 17 GiB is more than this machine's 16 GiB of RAM; give less, or a percentage"
-        );
-        let text = outcome(Some("1M"), None).unwrap_err();
-        assert_eq!(text, "--memory: \"1M\": 1 MiB is too little to work with; at least 8 MiB are needed");
-        let text = outcome(None, Some(65 << 20)).unwrap_err();
-        assert!(
-            text.starts_with("--memory: \"auto\": the cgroup allows 65 MiB (/g), less 64 MiB for all else"),
-            "{text}"
-        );
     }
 }

@@ -4,7 +4,7 @@
 pub mod file;
 
 use crate::failure::{Failure, nearest};
-use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS};
+use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS, TEXT};
 use ream_options::prefault::{DEFAULT_PREFAULT, GENERAL_PREFAULT, PrefaultError};
 use ream_options::{
     DROP, ENGINES, FETCHES, IO, Kind, LEVELS, LOCKS, Memory, NEXT, PageChoices, PrefaultChoices, Processors,
@@ -154,6 +154,11 @@ const THRESHOLD_LEAST: u64 = 64 << 10;
 const ZIP_LEAST: u64 = 16 << 20;
 
 impl Settings {
+    /// Whether a program must not run where it cannot be given the pages of its memory; code is made ready beforehand.
+    pub fn promises_pages(&self) -> bool {
+        self.pages.iter().enumerate().any(|(region, choice)| region != TEXT && choice.required)
+    }
+
     /// Settles the options of `command`: `flags` as given, then the variables, then what files give, the first of them
     /// before the others, then defaults.
     ///

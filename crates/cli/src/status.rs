@@ -7,6 +7,7 @@ pub mod tlb;
 
 use crate::doctor::quoted;
 use crate::failure::{Failure, reason};
+use crate::outside;
 use ream_options::show_size;
 use regions::{Amounts, Kind, Region, regions};
 use std::ffi::{OsStr, OsString};
@@ -29,7 +30,7 @@ struct Process {
     name: String,
     regions: Vec<Region>,
     threads: Vec<u32>,
-    /// Whether Ream's library is loaded.
+    /// Whether Ream's library is loaded, or it was given its pages from outside.
     ours: bool,
     /// Memory servers of its session.
     servers: Option<servers::Servers>,
@@ -101,11 +102,27 @@ fn look(id: u32) -> std::io::Result<Process> {
     let tasks = fs::read_dir(format!("/proc/{id}/task"))?.flatten();
     let threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
     let pointers: Vec<u64> = threads.iter().filter_map(|thread| stack_pointer(id, *thread)).collect();
-    let ours = smaps.contains("/libream.so");
+    let entered = smaps.contains("/libream.so");
+    let ours = entered || is_placed(id);
     let span = |file: &str| crate::elf::span(&fs::File::open(format!("/proc/{id}/root{file}")).ok()?);
-    let servers = if ours { servers::of(id) } else { None };
-    let tiers = if ours { tiers::of(id) } else { None };
+    let servers = if entered { servers::of(id) } else { None };
+    let tiers = if entered { tiers::of(id) } else { None };
     Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours, servers, tiers })
+}
+
+/// Whether a process became a program that Ream put on large pages from outside: its number was told to that, and not to the
+/// programs that it has started since.
+fn is_placed(id: u32) -> bool {
+    let placed = |variables: Vec<u8>| {
+        let value =
+            variables.split(|byte| *byte == 0).find_map(|text| text.strip_prefix(outside::PLACED.as_bytes()))?;
+        std::str::from_utf8(value.strip_prefix(b"=")?).ok()?.parse::<u32>().ok()
+    };
+    let Some(told) = fs::read(format!("/proc/{id}/environ")).ok().and_then(placed) else { return false };
+    // As it is numbered in its own namespace: the last one.
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let own = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().next_back()?.parse().ok());
+    told == own.unwrap_or(id)
 }
 
 /// Where a thread's stack ends, while it sleeps in a system call.

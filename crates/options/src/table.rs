@@ -34,8 +34,8 @@ pub const OPTIONS: &[Spec] = &[
         help: "RAM that the program's data may take",
         long: "RAM that the data of all processes of the session may take together. A size such as 512M, 1.5G or \
                1GiB; a percentage of the machine's RAM or of the cgroup's limit, whichever is smaller; or auto, \
-               which is 90 % of the smaller of the cgroup's limit and the RAM that is available now. Never more than \
-               the cgroup's limit less 64 MiB. Stacks, program code and files do not count. For ream serve: a size, what all \
+               which is 90 % of the smaller of what others leave of the cgroup's limit and the RAM that is available now, and at \
+               least 8 MiB. Never more than the cgroup's limit less 64 MiB. Stacks, program code and files do not count. For ream serve: a size, what all \
                clients may have together.",
         variable: "REAM_MEMORY",
         in_file: true,
@@ -265,7 +265,7 @@ pub const OPTIONS: &[Spec] = &[
                segments of 2 MiB or more, and shm=hugetlb, for those of them that are no files, are had by their name \
                only: such memory is never paged and outside the budget. And text=huge runs a program whose code cannot be had otherwise from an edited copy.\n\n\
                With :prefer, as without, what cannot be had is said, except for auto; with :require the program is \
-               not started then. ream status shows what a program has. For ream serve: huge asks for large pages, anything \
+               not started then, nor is one that it starts: they end with status 125 and one line. ream status shows what a program has. For ream serve: huge asks for large pages, anything \
                else does not.",
         variable: "REAM_PAGES",
         in_file: true,

@@ -3,7 +3,7 @@
 use crate::shard::{Fatal, List, Shard};
 use crate::table::{blocks, pages};
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, State, Step};
-use ream_sys::{Errno, Machine, Mapped};
+use ream_sys::{Errno, Machine};
 
 impl<M: Machine> Shard<M> {
     /// Takes a range over: registers it and learns what is mapped in it already. Pages managed before stay as they are.
@@ -23,59 +23,6 @@ impl<M: Machine> Shard<M> {
         Ok(())
     }
 
-    /// Notes the pages of a run that are mapped and believed to be Zero.
-    fn learn(&mut self, run: Run) {
-        let mut at = run.start;
-        // The machine is asked piecewise, because it cannot be used while it reports.
-        while at.0 < run.end().0 {
-            let mut found = [(Page(0), 0u64, Mapped::default()); 64];
-            let mut len = 0;
-            let mut next = run.end();
-            let rest = Run { start: at, pages: run.end().0 - at.0 };
-            self.machine.present(rest, &mut |run, mapped| match found.get_mut(len) {
-                Some(place) => {
-                    *place = (run.start, run.pages, mapped);
-                    len += 1;
-                }
-                None if run.start.0 < next.0 => next = run.start,
-                None => {}
-            });
-            for (start, count, mapped) in found.iter().take(len).copied() {
-                for (block, part) in blocks(Run { start, pages: count }) {
-                    self.found(part);
-                    self.shared_zeros += part.pages * mapped.zero as u64;
-                    if mapped.huge && part.pages == BLOCK_PAGES as u64 {
-                        if let Some(meta) = self.table.meta_mut(block) {
-                            meta.set_huge(true);
-                        }
-                    }
-                }
-            }
-            at = next;
-        }
-    }
-
-    fn found(&mut self, run: Run) {
-        let mut start = run.start;
-        let mut count = 0;
-        for page in pages(run) {
-            if self.table.word(page).state() == State::Zero {
-                self.step(page, Step::Fill);
-                self.used += 1;
-                if count == 0 {
-                    start = page;
-                }
-                count += 1;
-            } else if count > 0 {
-                self.enqueue(start, count, false);
-                count = 0;
-            }
-        }
-        if count > 0 {
-            self.enqueue(start, count, false);
-        }
-    }
-
     /// The program is about to unmap the range: everything about it is forgotten, its slots and frames are freed.
     pub fn release(&mut self, run: Run) {
         self.let_go(run, true);
@@ -87,6 +34,7 @@ impl<M: Machine> Shard<M> {
     }
 
     pub(crate) fn let_go(&mut self, run: Run, release: bool) {
+        self.know_for_good(run);
         if release {
             self.usages.forget(run);
             self.places.forget(run);
@@ -238,6 +186,10 @@ impl<M: Machine> Shard<M> {
                 meta.set_huge(false);
             }
             self.table.retire(block);
+        }
+        if self.is_learning() {
+            // Pages that were not known have moved as well.
+            self.learn(target);
         }
         self.charge_blocks();
         // Sleepers of the old place fault again, and find nothing mapped there or the new state.

@@ -84,7 +84,10 @@ impl<M: Machine> Shard<M> {
         let plan = self.touched(page);
         let block = page.block();
         self.turn_to_block(block, thread);
-        if plan.demand.1 == BLOCK_PAGES && self.free_pages() > BLOCK_PAGES as u64 + 64 {
+        if plan.demand.1 == BLOCK_PAGES
+            && self.machine.may_be_large(block)
+            && self.free_pages() > BLOCK_PAGES as u64 + 64
+        {
             let run = self.run_of(page, plan.demand, |state| state == State::Zero);
             if run.1 == BLOCK_PAGES {
                 if let Some((frame, _)) = self.obtain_huge() {
@@ -417,7 +420,7 @@ impl<M: Machine> Shard<M> {
         let whole = pages == BLOCK_PAGES
             && self.piece_length(start, pages) == pages
             && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
-        if whole && self.huge_is_cheap() {
+        if whole && self.machine.may_be_large(start.block()) && self.huge_is_cheap() {
             if let Some((frame, _)) = self.obtain_huge() {
                 self.read_into(frame, start, pages, wanted);
                 return;

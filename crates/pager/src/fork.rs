@@ -17,6 +17,9 @@ impl<M: Machine> Shard<M> {
     /// is evicted, and between calls only faults change anything.
     pub fn prepare_fork(&mut self, target: u64) -> Progress {
         self.preparing = true;
+        if self.learn_more() {
+            return Progress::Again;
+        }
         if !self.quiet {
             let now = self.machine.now_us();
             if self.used < self.fork_least.0 {
@@ -27,8 +30,10 @@ impl<M: Machine> Shard<M> {
                 let limit = self.limit;
                 self.limit = target.min(limit);
                 let more = self.balance_to(target);
-                // What is gained is not taken by others meanwhile, who could take all of it: the copy would have it twice.
-                self.limit = limit.min(self.used.max(target));
+                // What is gained is not taken by others meanwhile, who could take all of it: the copy would have it twice. What the
+                // helper was given beside, for an errand that lacks a frame, stays: the fork waits for its end.
+                let helpless = self.unsharing.is_some_and(|(_, pages)| self.is_waited_for(&pages));
+                self.limit = if helpless { limit } else { limit.min(self.used.max(target)) };
                 if more {
                     return Progress::Again;
                 }

@@ -15,6 +15,7 @@ mod frames;
 mod guard;
 mod install;
 mod io;
+mod learn;
 mod lists;
 mod nodes;
 mod queue;

@@ -4,6 +4,7 @@ use crate::back::Back;
 use crate::frames::Frames;
 use crate::guard::Leaving;
 use crate::io::Op;
+use crate::learn::Unlearnt;
 use crate::queue::Fifo;
 use crate::table::Table;
 use crate::turn::{PENDING, Pending};
@@ -111,6 +112,8 @@ pub struct Shard<M: Machine> {
     pub(crate) count: [u64; 9],
     pub(crate) hot_resident: u64,
     pub(crate) used: u64,
+    /// What was there before and has not been looked at.
+    pub(crate) unlearnt: Unlearnt,
     /// Pages counted in `used` that were found to map the shared page of zeros, and so take none.
     pub(crate) shared_zeros: u64,
     /// Blocks whose metadata are counted in `used`.
@@ -234,6 +237,7 @@ impl<M: Machine> Shard<M> {
             count: [0; 9],
             hot_resident: 0,
             used: 0,
+            unlearnt: Unlearnt::new()?,
             shared_zeros: 0,
             charged: 0,
             limit: 0,

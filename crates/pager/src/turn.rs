@@ -80,6 +80,7 @@ impl<M: Machine> Shard<M> {
                     return false;
                 }
                 self.counters.faults.add_alone(1);
+                self.know(page.block().run());
                 self.serve(page, write, thread, false);
             }
             Event::Guarded { page } => self.unguard(page),
@@ -98,10 +99,11 @@ impl<M: Machine> Shard<M> {
             self.retry_pending();
         }
         let mut more = !self.quiet && self.bring_more() | self.fetch_more() | self.balance() | self.give_space_back();
+        more |= self.learn_more();
         if self.pending_len > 0 && !more && !self.withheld {
             more = self.check_stuck();
         }
-        if self.used <= self.limit {
+        if self.used <= self.limit && !self.is_learning() {
             self.shared_zeros = 0;
         }
         self.counters.peak_resident.raise(self.used - self.shared_zeros.min(self.used));

@@ -121,6 +121,7 @@ impl<M: Machine> Shard<M> {
     /// Notes how a range is going to be used.
     pub fn set_usage(&mut self, run: Run, usage: Usage) {
         self.usages.set(run, usage);
+        self.know(run);
         if usage != Usage::Keep {
             return;
         }
@@ -142,6 +143,7 @@ impl<M: Machine> Shard<M> {
     /// the range; `Again` while something is left.
     pub fn cool(&mut self, left: &mut Run) -> Progress {
         let mut moved = 0;
+        self.know(*left);
         while left.pages > 0 && moved < COLD_TURN {
             let block = left.start.block();
             let part = block.run().and(*left);
@@ -161,7 +163,7 @@ impl<M: Machine> Shard<M> {
         self.fetch_within(run.start, run);
     }
 
-    /// Counts the pages of a range by where they are.
+    /// Counts the pages of a range by where they are, when it has been learnt ([`Shard::know`]).
     pub fn whereabouts(&self, run: Run) -> Whereabouts {
         let mut count = Whereabouts::default();
         for (block, part) in blocks(run) {

@@ -48,6 +48,7 @@ fn paged(bytes: usize, limit: u64) -> Option<Paged> {
             loans: None,
             moving: None,
             ask: ream_sys::user::nobody,
+            large: |_| true,
             move_pages: true,
             uring: true,
         };

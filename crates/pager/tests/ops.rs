@@ -6,6 +6,8 @@
 mod common;
 #[path = "ops/guards.rs"]
 mod guards;
+#[path = "ops/late.rs"]
+mod late;
 #[path = "ops/sequences.rs"]
 mod sequences;
 

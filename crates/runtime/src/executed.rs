@@ -1,9 +1,12 @@
 //! Programs that this one executes. Those that the dynamic linker starts find the session in their environment. A static one
 //! is told by its file: what it needs from outside for large pages is done by the command, under the name `ream-start`, which is
-//! executed in its place and becomes it; where only its heap can have some, a variable of its C library does.
+//! executed in its place and becomes it; where only its heap can have some, a variable of its C library does. Where pages are
+//! promised, so is every program done of which it is not certain that the library enters it: the command looks, and ends it.
 //!
 //! Callers may be children of vfork, which share their parent's memory, and handlers of signals: nothing is allocated, no lock is
 //! taken, and whatever is not as expected leads to the call as it was made.
+
+mod enters;
 
 use crate::next::Next;
 use crate::{init, pages, say, statics};
@@ -121,7 +124,7 @@ pub unsafe fn spawn(
         // The child may be in another directory by then.
         let absolute = |path: *const c_char| path.read() == b'/' as c_char || actions.is_null();
         let led = |found: *const c_char| {
-            if !absolute(found) {
+            if !absolute(found) && !pages::promised() {
                 return unchanged();
             }
             lead(found, arguments, environment, &|changed, arguments, environment| {
@@ -132,11 +135,13 @@ pub unsafe fn spawn(
                 }
             })
         };
-        match search {
+        let outcome = match search {
             _ if path.is_null() => unchanged(),
             false => led(path),
             true => in_path(path, &led).unwrap_or_else(unchanged),
-        }
+        };
+        // What was refused here: an error, not a number below zero.
+        if outcome == REFUSED { ACCES } else { outcome }
     }
 }
 
@@ -274,14 +279,18 @@ unsafe fn lead(
 ) -> c_int {
     let wanted = [Region::Heap, Region::Static, Region::Stack].map(pages::wanted);
     let large = wanted.map(|pages| pages.large());
+    let promised = pages::promised();
     // SAFETY: the caller's promise.
     let led = unsafe {
-        let ours = !path.is_null() && init::session().is_some() && large != [false; 3];
-        let found =
-            if ours && value(environment, b"REAM_SESSION=").is_some() { judge(CStr::from_ptr(path)) } else { None };
-        match found {
+        let ours = !path.is_null() && init::session().is_some() && (large != [false; 3] || promised);
+        let ours = ours && value(environment, b"REAM_SESSION=").is_some();
+        let by_command = || by_command(path, arguments, environment, call);
+        match if ours { judge(CStr::from_ptr(path)) } else { None } {
+            _ if ours && promised => match enters::sure(CStr::from_ptr(path)) {
+                true => None,
+                false => by_command().or_else(|| refuse(CStr::from_ptr(path))),
+            },
             Some(Static { blocks }) => {
-                let by_command = || by_command(path, arguments, environment, wanted, call);
                 let with_tunable = || with_tunable(path, arguments, environment, call);
                 let first = if blocks && large[1] { by_command() } else { None };
                 first.or_else(|| if large[0] { with_tunable() } else { None })
@@ -290,6 +299,17 @@ unsafe fn lead(
         }
     };
     led.unwrap_or_else(|| call(path, arguments, environment))
+}
+
+const ACCES: c_int = 13;
+const REFUSED: c_int = -1;
+
+/// What is said where a program of the session may not run, and the command cannot look at it: as an error of the call.
+fn refuse(path: &CStr) -> Option<c_int> {
+    let name = core::str::from_utf8(path.to_bytes()).unwrap_or("a program");
+    say::tell(format_args!("{name}: it must have its pages (--pages) and cannot be looked at; it is not started"));
+    crate::blocks::set_errno(ACCES);
+    Some(REFUSED)
 }
 
 /// Strings, ended by null, on the stack.
@@ -332,16 +352,17 @@ unsafe fn by_command(
     path: *const c_char,
     arguments: Strings,
     environment: Strings,
-    wanted: [ream_stats::Pages; 3],
     call: &dyn Fn(*const c_char, Strings, Strings) -> c_int,
 ) -> Option<c_int> {
     let command = command()?;
-    let mut pages = say::Line::<64>::new();
-    let [heap, data, stack] = wanted.map(|pages| pages as u32);
-    write!(pages, "{heap},{data},{stack}\0").ok()?;
+    let mut sizes = say::Line::<64>::new();
+    for region in [Region::Heap, Region::Static, Region::Stack, Region::Shared] {
+        write!(sizes, "{},", pages::wanted(region) as u32).ok()?;
+    }
+    write!(sizes, "{}\0", pages::promises()).ok()?;
     let mut list = List::new();
     // Its page sizes, the file, and the arguments follow.
-    let first = [init::STARTER.as_ptr(), pages.as_bytes().as_ptr().cast(), path];
+    let first = [init::STARTER.as_ptr(), sizes.as_bytes().as_ptr().cast(), path];
     // SAFETY: the caller's promise.
     let rest = unsafe { each(arguments) };
     let fits = first.into_iter().chain(rest.map(CStr::as_ptr)).all(|text| list.add(text));

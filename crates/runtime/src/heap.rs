@@ -40,9 +40,9 @@ pub fn join_session() {
     }
 }
 
-/// The heap begins on pages of a pool, where those are wanted; false when the pool has none to give.
+/// The heap begins on pages of a pool, where those are wanted; false when the pool has none to give, or none so large.
 pub fn begin_pooled() -> bool {
-    !pages::wanted(Region::Heap).pooled() || CHUNKS.begin_pooled(0)
+    !pages::wanted(Region::Heap).pooled() || CHUNKS.begin_pooled(0) && !pool::has_fallen()
 }
 
 /// The program runs without a session.

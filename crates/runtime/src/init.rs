@@ -51,6 +51,11 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         call(session, index, name.to_bytes());
     }
     let config = enter(session);
+    if pages::switched_off(config) {
+        refuse(format_args!(
+            "large pages are switched off for this process (PR_SET_THP_DISABLE) and it must have them"
+        ));
+    }
     if config.engine() == ream_stats::Engine::UserMode {
         lending::begin();
         let threshold = usize::try_from(config.threshold_bytes).unwrap_or(usize::MAX);
@@ -64,7 +69,7 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     prefault::begin(config);
     engine::start(session, index);
     locks::begin(config);
-    stacks::main_stack();
+    require(config, Region::Stack, stacks::main_stack());
     prefault::code();
     pool::reserve(config);
     require(config, Region::Heap, heap::begin_pooled());
@@ -131,18 +136,33 @@ pub fn join_now(address: &[u8]) -> Result<(), Errno> {
 /// Ends the process where a region did not come to lie on the pages that it must have.
 fn require(config: &Config, region: Region, placed: bool) {
     if !placed && config.pages_required(region) {
-        let what = if region == Region::Heap { "heap" } else { "static data" };
-        say::tell(format_args!(
-            "--pages: the {what} must lie on pages of a pool and cannot; the program is not started"
-        ));
-        process::end_process(125);
+        let what = match region {
+            Region::Heap => "heap",
+            Region::Stack => "main stack",
+            _ => "static data",
+        };
+        let which = if config.pages(region).pooled() { "pages of a pool" } else { "large pages" };
+        refuse(format_args!("the {what} must lie on {which} and cannot"));
     }
 }
 
-/// Opens the session and takes a place in it; says so when that fails.
+/// Ends the process before the program has begun: it would not have the pages that were promised for it.
+fn refuse(why: core::fmt::Arguments<'_>) -> ! {
+    say::tell(format_args!("--pages: {why}; the program is not started"));
+    process::end_process(125)
+}
+
+/// Opens the session and takes a place in it; says so when that fails, and ends the process where it must not.
 fn join(address: &[u8]) -> Option<(&'static Session, usize)> {
     let joined = open(address).and_then(|session| Ok((session, claim(session)?)));
-    joined.inspect_err(|reason| say::tell(format_args!("this program runs without Ream: {reason}"))).ok()
+    joined
+        .inspect_err(|reason| {
+            if Address::parse(address).is_some_and(|address| address.promised) {
+                refuse(format_args!("a program of this session must have its pages, and {reason}"));
+            }
+            say::tell(format_args!("this program runs without Ream: {reason}"));
+        })
+        .ok()
 }
 
 /// Takes a place in the session.
@@ -214,7 +234,7 @@ impl core::fmt::Display for Refusal {
 
 /// Opens a session by its address.
 fn open(address: &[u8]) -> Result<&'static Session, Refusal> {
-    let Address { path, nonce, door } = Address::parse(address).ok_or(Refusal::Address)?;
+    let Address { path, nonce, door, .. } = Address::parse(address).ok_or(Refusal::Address)?;
     let mut buffer = [0; 256];
     // One byte less: a zero must follow.
     let place = buffer.get_mut(..path.len()).filter(|place| place.len() < 256).ok_or(Refusal::Address)?;

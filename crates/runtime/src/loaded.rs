@@ -199,7 +199,7 @@ fn manage(pin: &dyn Fn(&CStr) -> bool) {
                     let _ = unsafe { statics::make_anonymous(part) };
                 }
             }
-            false => statics::add(part),
+            false => _ = statics::add(part),
         });
     }
 }

@@ -25,6 +25,27 @@ pub fn next_for_shared() -> Pages {
     Pages::from_u32(NEXT_FOR_SHARED.load(Ordering::Relaxed))
 }
 
+/// Whether a program of the session was promised any pages of its memory.
+#[cfg(not(feature = "inside"))]
+pub fn promised() -> bool {
+    REQUIRED.load(Ordering::Relaxed) & !(1 << Region::Code as u32) != 0
+}
+
+/// The regions whose pages are promised, as a session keeps them.
+#[cfg(not(feature = "inside"))]
+pub fn promises() -> u32 {
+    REQUIRED.load(Ordering::Relaxed)
+}
+
+/// Whether this process was kept from large pages and must have some.
+pub fn switched_off(config: &Config) -> bool {
+    const PR_GET_THP_DISABLE: usize = 42;
+    let transparent = |region| config.pages_required(region) && config.pages(region).large();
+    let concerned = [Region::Heap, Region::Static, Region::Stack, Region::Shared].into_iter().any(transparent);
+    // SAFETY: asks for a setting of this process; no memory is passed. 1: for whatever it is.
+    concerned && unsafe { call6(number::__NR_prctl, PR_GET_THP_DISABLE, 0, 0, 0, 0, 0) } == Ok(1)
+}
+
 /// The session wants these sizes. Small ones in all that the program has for itself: also in what it, and those it
 /// starts, map or have mapped otherwise.
 pub fn want(config: &Config) {

@@ -75,6 +75,7 @@ pub fn take(bytes: usize, align: usize, welcome: usize) -> Option<(usize, usize)
     // What is more than that will be used, too.
     let shared = welcome > bytes;
     let mut refused = None;
+    let mut smaller = None;
     for (unit, bytes) in [(GIGANTIC_BYTES, welcome), (BLOCK_BYTES, welcome), (BLOCK_BYTES, bytes)] {
         let Some(length) = bytes.checked_next_multiple_of(unit) else { continue };
         let wasteful = length - bytes > length / 8 && !shared;
@@ -82,8 +83,16 @@ pub fn take(bytes: usize, align: usize, welcome: usize) -> Option<(usize, usize)
             continue;
         }
         match map(Region::Heap, length, unit) {
-            Ok(address) => return Some((address, length)),
-            Err(error) => refused = refused.or(Some(error)),
+            Ok(address) => {
+                if let Some(error) = smaller.filter(|_| unit == BLOCK_BYTES) {
+                    fell("the heap", error);
+                }
+                return Some((address, length));
+            }
+            Err(error) => {
+                smaller = smaller.or((unit == GIGANTIC_BYTES).then_some(error));
+                refused = refused.or(Some(error));
+            }
         }
     }
     if let Some(error) = refused {
@@ -95,6 +104,20 @@ pub fn take(bytes: usize, align: usize, welcome: usize) -> Option<(usize, usize)
         );
     }
     None
+}
+
+/// Pages of 1 GiB were wanted, and what lies on those of 2 MiB in their place could have had them.
+static FELL: AtomicBool = AtomicBool::new(false);
+
+/// What was to lie on pages of 1 GiB comes to lie on those of 2 MiB, which is said once.
+fn fell(what: &str, error: Errno) {
+    let why = Shortage(error);
+    say_once(&FELL, format_args!("{what} gets pages of 2 MiB in place of 1 GiB: {why}"));
+}
+
+/// Whether something that could lie on pages of 1 GiB, and was to, does not.
+pub fn has_fallen() -> bool {
+    FELL.load(Ordering::Relaxed)
 }
 
 /// Stands for a budget that is too small, which no call of the kernel answers.
@@ -142,7 +165,9 @@ pub fn reserve(config: &Config) {
     let wanted = wanted(Region::Heap);
     let bytes = config.prefault_bytes.get(Region::Heap as usize).map_or(0, |bytes| *bytes as usize);
     if wanted.pooled() && bytes > 0 {
-        if let Err((left, error)) = reserve::begin(bytes, reserve::units(wanted == Pages::Gigantic), map_private) {
+        let units = reserve::units(wanted == Pages::Gigantic);
+        let short = |error| fell("a part of what is reserved for the heap", error);
+        if let Err((left, error)) = reserve::begin(bytes, units, map_private, short) {
             prefault::not_reserved(left, Shortage(error));
         }
     }
@@ -211,7 +236,7 @@ fn replace_by(run: Run, unit: usize, fresh: bool, remains: &mut dyn FnMut(Run)) 
     let (first, last) = (start.next_multiple_of(unit), end / unit * unit);
     let mut smaller = |from: usize, to: usize, whole: bool| match unit {
         _ if from >= to => true,
-        GIGANTIC_BYTES => replace_by(Run::inside(from, to - from), BLOCK_BYTES, fresh, remains),
+        GIGANTIC_BYTES => replace_by(Run::inside(from, to - from), BLOCK_BYTES, fresh, remains) && whole,
         _ => {
             remains(Run::inside(from, to - from));
             whole
@@ -223,6 +248,9 @@ fn replace_by(run: Run, unit: usize, fresh: bool, remains: &mut dyn FnMut(Run)) 
     let placed =
         map(Region::Static, last - first, unit).and_then(|place| move_static(first, last - first, place, fresh));
     if let Err(error) = placed {
+        if unit == GIGANTIC_BYTES {
+            fell("static data", error);
+        }
         if unit == BLOCK_BYTES {
             static SAID: AtomicBool = AtomicBool::new(false);
             let (mib, why) = ((last - first) >> 20, Shortage(error));

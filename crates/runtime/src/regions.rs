@@ -108,12 +108,21 @@ impl<K: Zeroable + PartialEq> Regions<K> {
     /// Copies the ranges from `from` on, cut so that none begins before it; returns how many, fewer than there is room
     /// for only at the end.
     pub fn copy_from(&self, from: Page, to: &mut [Run]) -> usize {
+        self.copy(from, to, |run, _| run)
+    }
+
+    /// The same, with what they are.
+    pub fn copy_labelled(&self, from: Page, to: &mut [(Run, K)]) -> usize {
+        self.copy(from, to, |run, label| (run, label))
+    }
+
+    fn copy<T>(&self, from: Page, to: &mut [T], of: impl Fn(Run, K) -> T) -> usize {
         let mut place = self.find(from.0);
         let mut count = 0;
-        for run in to {
+        for room in to {
             let Some(entry) = self.at(place) else { break };
             let start = entry.start.max(from.0);
-            *run = Run { start: Page(start), pages: entry.end() - start };
+            *room = of(Run { start: Page(start), pages: entry.end() - start }, entry.label);
             place = self.after(place);
             count += 1;
         }

@@ -34,14 +34,19 @@ static RESERVED: AtomicUsize = AtomicUsize::new(0);
 /// Pages handed out of what was reserved, which return to it.
 static OUT: AtomicUsize = AtomicUsize::new(0);
 
-/// Reserves `bytes` of the heap, on the largest of these pages that there are. `map` maps so many bytes of a unit.
+/// Reserves `bytes` of the heap, on the largest of these pages that there are. `map` maps so many bytes of a unit; `short` is
+/// told why a unit does not suffice where a smaller one follows.
 pub fn begin(
     bytes: usize,
     units: &[usize],
     map: impl Fn(usize, usize) -> Result<usize, Errno>,
+    short: impl Fn(Errno),
 ) -> Result<(), (usize, Errno)> {
     let (mut left, mut refused) = (bytes, Errno(0));
-    for unit in units {
+    for (index, unit) in units.iter().enumerate() {
+        if index > 0 && left > 0 {
+            short(refused);
+        }
         left = left.next_multiple_of(*unit);
         let mut piece = left;
         while piece > 0 && left > 0 {

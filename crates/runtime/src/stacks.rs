@@ -39,27 +39,27 @@ fn concerned() -> bool {
     wanted(Region::Stack).large() || prefault::populated(Region::Stack)
 }
 
-/// Puts the calling thread's stack, which is the main one, on large pages, and brings it in, where that is wanted.
-pub fn main_stack() {
+/// Puts the calling thread's stack, which is the main one, on large pages, and brings it in, where that is wanted. False
+/// where its limit has room for a large page and it cannot have one.
+pub fn main_stack() -> bool {
     if !concerned() {
-        return;
+        return true;
     }
     const AT_EXECFN: c_ulong = 31;
     // SAFETY: no memory is passed.
     let name = unsafe { getauxval(AT_EXECFN) } as usize;
     if name == 0 {
-        return;
+        return false;
     }
     // SAFETY: the kernel's copy of the program's name, the last thing on the stack.
     let length = unsafe { CStr::from_ptr(core::ptr::with_exposed_provenance(name)) }.to_bytes_with_nul().len();
     let top = (name + length).next_multiple_of(PAGE_BYTES);
-    let Some(low) = lowest(top, stack_limit()) else { return };
+    let Some(low) = lowest(top, stack_limit()) else { return true };
     // Written by the kernel, which answers with an error where the stack cannot be mapped so far.
     const CLOCK_MONOTONIC: usize = 1;
     // SAFETY: below everything that lies on the stack, in nobody's memory or in the stack itself.
-    if unsafe { call2(number::__NR_clock_gettime, CLOCK_MONOTONIC, low - PAGE_BYTES) }.is_ok() {
-        place(low - PAGE_BYTES, top);
-    }
+    let mapped = unsafe { call2(number::__NR_clock_gettime, CLOCK_MONOTONIC, low - PAGE_BYTES) }.is_ok();
+    mapped && place(low - PAGE_BYTES, top)
 }
 
 /// The lowest whole block of a main stack with this top and limit, a page above what may be mapped.
@@ -81,8 +81,8 @@ fn touches_below(here: usize, low: usize) -> bool {
     here - boundary < SHALLOW && boundary.checked_sub(low).is_some_and(|below| below >= BLOCK_BYTES)
 }
 
-/// Advises the calling thread's stack.
-fn place(low: usize, top: usize) {
+/// Advises the calling thread's stack, where that is wanted; false where that is refused.
+fn place(low: usize, top: usize) -> bool {
     let here = 0u8;
     let here = (&raw const here).addr();
     let boundary = here & !(BLOCK_BYTES - 1);
@@ -90,10 +90,11 @@ fn place(low: usize, top: usize) {
         // SAFETY: below everything that lies on this thread's own stack.
         unsafe { core::ptr::with_exposed_provenance_mut::<u8>(boundary - 1).write_volatile(0) };
     }
+    let mut advised = true;
     if wanted(Region::Stack).large() {
         // SAFETY: advice loses nothing.
         unsafe {
-            let _ = madvise(low, top - low, MADV_HUGEPAGE);
+            advised = madvise(low, top - low, MADV_HUGEPAGE).is_ok();
             if wanted(Region::Stack) != Pages::Auto && boundary >= low && boundary + BLOCK_BYTES <= top {
                 let _ = madvise(boundary, BLOCK_BYTES, MADV_COLLAPSE);
             }
@@ -102,6 +103,7 @@ fn place(low: usize, top: usize) {
     // The lowest page stays as it is: of a locked one the kernel lets no stack grow beyond the limit on locked memory.
     locks::stack(low + PAGE_BYTES, top);
     prefault::stack(low + PAGE_BYTES, top);
+    advised
 }
 
 /// pthread_create: the thread advises its stack, then runs `start`.

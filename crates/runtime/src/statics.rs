@@ -25,7 +25,7 @@ struct Parts {
 }
 
 /// Brings all large static data under management, or onto pages of a pool. No other thread of the program may run yet.
-/// Returns whether all whole blocks lie on pages of a pool, where those are wanted.
+/// Returns whether all whole blocks lie on the pages that are wanted, as far as the kernel has these.
 pub fn manage() -> bool {
     let mut complete = true;
     objects::each(&mut |object| {
@@ -137,43 +137,44 @@ fn take(parts: Parts) -> bool {
     // Whole pages only: the last one of .bss may be shared with nothing, but is not ours to judge.
     if parts.fresh.bytes() >= LEAST {
         if pooled {
-            complete &= pool::replace_static(parts.fresh, true, &mut add);
+            complete &= pool::replace_static(parts.fresh, true, &mut |run| _ = add(run));
         } else {
-            add(parts.fresh);
+            complete &= add(parts.fresh);
         }
     }
     if parts.from_file.bytes() >= LEAST {
-        let mut ordinary = |run| {
-            // SAFETY: no other thread of the program runs yet.
-            let _ = unsafe { make_anonymous(run) };
-        };
+        // SAFETY: no other thread of the program runs yet.
+        let ordinary = |run| unsafe { make_anonymous(run) }.unwrap_or(false);
         if pooled {
-            complete &= pool::replace_static(parts.from_file, false, &mut ordinary);
+            complete &= pool::replace_static(parts.from_file, false, &mut |run| _ = ordinary(run));
         } else {
-            ordinary(parts.from_file);
+            complete &= ordinary(parts.from_file);
         }
     }
     complete
 }
 
-/// Anonymous static data comes under management.
-pub fn add(run: Run) {
+/// Anonymous static data comes under management; false where it is refused large pages that are wanted.
+pub fn add(run: Run) -> bool {
+    let mut advised = true;
     // A block that begins in .data and ends in .bss stays on small pages: its first half is touched already.
     if pages::wanted(Region::Static).large()
         && run.start.address().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES <= run.end().address()
     {
         // SAFETY: advice loses nothing.
-        let _ = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) };
+        advised = unsafe { madvise(run.start.address(), run.bytes(), MADV_HUGEPAGE) }.is_ok();
     }
     locks::manage(run, Kind::Static);
+    advised
 }
 
 /// Copies data out, maps anonymous memory in its place, and copies it back; a block at a time, so that data larger than
-/// the budget can be paged out meanwhile. Where that fails it stays as it is.
+/// the budget can be paged out meanwhile. Where that fails it stays as it is. Returns whether all of it has the pages wanted.
 ///
 /// # Safety
 /// Static data that nobody else uses meanwhile.
-pub unsafe fn make_anonymous(run: Run) -> Result<(), ream_sys::Errno> {
+pub unsafe fn make_anonymous(run: Run) -> Result<bool, ream_sys::Errno> {
+    let mut complete = true;
     let copy = memory::map(BLOCK_BYTES, PAGE_BYTES, Protection::ReadWrite)?.as_ptr();
     let mut address = run.start.address();
     let end = run.end().address();
@@ -185,15 +186,16 @@ pub unsafe fn make_anonymous(run: Run) -> Result<(), ream_sys::Errno> {
         unsafe {
             core::ptr::copy_nonoverlapping(place, copy, next - address);
             if memory::map_over(place, next - address, Protection::ReadWrite).is_err() {
+                complete = false;
                 break;
             }
-            add(Run::inside(address, next - address));
+            complete &= add(Run::inside(address, next - address));
             core::ptr::copy_nonoverlapping(copy, place, next - address);
         }
         address = next;
     }
     // SAFETY: our own mapping.
-    unsafe { memory::unmap(copy, BLOCK_BYTES) }
+    unsafe { memory::unmap(copy, BLOCK_BYTES) }.map(|()| complete)
 }
 
 #[cfg(test)]

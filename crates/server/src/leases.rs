@@ -93,6 +93,12 @@ impl Leases {
         lock(&self.list).len()
     }
 
+    /// Leases with a store: somebody pages, or may read what was stored. Others are only held.
+    pub(crate) fn in_use(&self) -> usize {
+        let leases: Vec<_> = lock(&self.list).values().cloned().collect();
+        leases.iter().filter(|lease| !lock(&lease.stores).is_empty()).count()
+    }
+
     /// A new lease, held by whoever gets this.
     pub(crate) fn make(self: &Arc<Leases>, id: u64, secret: [u8; 32], owner: Arc<Owner>) -> Option<Holding> {
         let lease = Arc::new(Lease {

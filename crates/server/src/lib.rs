@@ -20,3 +20,6 @@ mod stream;
 
 pub use listen::{Config, Server};
 pub use stream::PATIENCE;
+
+/// A connection's thread needs no more stack.
+const STACK: usize = 128 << 10;

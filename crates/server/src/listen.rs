@@ -5,7 +5,7 @@ use crate::keys::{Client, Pair, Public};
 use crate::leases::{Hex, Leases, Owner, Whose};
 use crate::places::{Crowd, Member, Place};
 use crate::stream::{GREETING, Incoming};
-use crate::{lane, log, metrics, stream};
+use crate::{STACK, lane, log, metrics, stream};
 use ream_wire::hello::{Connection, PREAMBLE};
 use socket2::SockRef;
 use std::collections::HashMap;
@@ -22,9 +22,6 @@ const MOST_OF_ONE: usize = 256;
 /// Connections of one client: half of all, so that whoever opens as many as it can leaves as many to others. A process has four
 /// at most, three lanes and one that keeps its parent's store: a thousand processes of one client may page.
 const MOST_OF_CLIENT: usize = MOST / 2;
-/// A connection's thread needs no more stack.
-const STACK: usize = 128 << 10;
-
 /// What a server is made of.
 pub struct Config {
     /// Where it listens.
@@ -176,7 +173,7 @@ impl Server {
         Ok((self.listener.local_addr()?, self.metrics.as_ref().map(TcpListener::local_addr).transpose()?))
     }
 
-    /// Serves until `told` returns, which it does when the server is to end; then until the last client has gone, or
+    /// Serves until `told` returns, which it does when the server is to end; then until no client has a store any more, or
     /// the time for that is over, or `told` returns again.
     ///
     /// # Errors
@@ -192,7 +189,9 @@ impl Server {
         );
         if let Some(metrics) = metrics {
             let leases = state.leases.clone();
-            std::thread::Builder::new().stack_size(STACK).spawn(move || metrics::serve(metrics, leases))?;
+            std::thread::Builder::new()
+                .stack_size(STACK)
+                .spawn(move || metrics::serve(metrics, leases, metrics::PATIENCE))?;
         }
         let (sender, twice) = std::sync::mpsc::channel();
         let closing = listener.try_clone()?;
@@ -220,13 +219,13 @@ impl Server {
         drop(listener);
         let deadline = Instant::now() + drain;
         log::event("info", "ending", &[("leases", &state.leases.count()), ("seconds", &drain.as_secs())]);
-        while state.leases.count() > 0 && Instant::now() < deadline {
+        while state.leases.in_use() > 0 && Instant::now() < deadline {
             let left = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
             if twice.recv_timeout(left).is_ok() {
                 break;
             }
         }
-        log::event("info", "ended", &[("leases", &state.leases.count())]);
+        log::event("info", "ended", &[("in_use", &state.leases.in_use())]);
         Ok(())
     }
 }

@@ -2,13 +2,19 @@
 //! given for that, and to clients on their control connection.
 
 use crate::leases::Leases;
-use crate::log;
+use crate::places::Place;
+use crate::{STACK, log};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// Those who are answered at a time.
+const MOST: usize = 64;
+/// How long who asks for figures may say, or take, nothing.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A number that only grows.
 #[derive(Default)]
@@ -85,28 +91,68 @@ pub(crate) fn text(leases: &Leases) -> String {
     text
 }
 
-/// Answers whoever asks, one after the other, for ever.
-pub(crate) fn serve(listener: TcpListener, leases: Arc<Leases>) {
+/// Answers whoever asks, for ever. Who says nothing, or takes nothing, has so much patience, and delays nobody else.
+pub(crate) fn serve(listener: TcpListener, leases: Arc<Leases>, patience: Duration) {
+    let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
-        let Ok(mut stream) = stream else {
+        let Ok(stream) = stream else {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let patience = Some(Duration::from_secs(2));
-        if stream.set_read_timeout(patience).is_err() || stream.set_write_timeout(patience).is_err() {
-            continue;
+        let (leases, open) = (leases.clone(), open.clone());
+        // Where there are too many, or no thread is to be had, the connection is closed.
+        let _ = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            if let Some(_place) = Place::take(&open, MOST) {
+                answer(stream, &leases, patience);
+            }
+        });
+    }
+}
+
+fn answer(mut stream: TcpStream, leases: &Leases, patience: Duration) {
+    if stream.set_read_timeout(Some(patience)).is_err() || stream.set_write_timeout(Some(patience)).is_err() {
+        return;
+    }
+    // One read: whoever asks in drips is not answered.
+    let mut request = [0; 4096];
+    let Ok(got) = stream.read(&mut request) else { return };
+    let known = request.get(..got).is_some_and(|bytes| bytes.starts_with(b"GET /metrics"));
+    let (status, body) = if known { ("200 OK", text(leases)) } else { ("404 Not Found", String::new()) };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    if let Err(error) = stream.write_all((head + &body).as_bytes()) {
+        log::stranger("metrics", &[("error", &error)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_or_takes_nothing_delays_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Longer than a test takes.
+        let patience = Duration::from_secs(3600);
+        std::thread::spawn(move || serve(listener, Arc::new(Leases::new(1 << 30, false)), patience));
+        let connect = || TcpStream::connect(address).unwrap();
+        let silent: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
+        let takes_nothing: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
+        for mut stream in &takes_nothing {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         }
-        // One read: whoever asks in drips is not answered.
-        let mut request = [0; 4096];
-        let Ok(got) = stream.read(&mut request) else { continue };
-        let known = request.get(..got).is_some_and(|bytes| bytes.starts_with(b"GET /metrics"));
-        let (status, body) = if known { ("200 OK", text(&leases)) } else { ("404 Not Found", String::new()) };
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            body.len()
+        let mut asks = connect();
+        asks.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        asks.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        asks.read_to_string(&mut text).unwrap();
+        assert!(
+            text.starts_with("HTTP/1.1 200 OK") && text.contains("ream_server_memory_bytes 1073741824\n"),
+            "{text}"
         );
-        if let Err(error) = stream.write_all((head + &body).as_bytes()) {
-            log::stranger("metrics", &[("error", &error)]);
-        }
+        drop((silent, takes_nothing));
     }
 }

@@ -405,6 +405,10 @@ impl Config {
     pub const fn pages_required(&self, region: Region) -> bool {
         self.pages_required >> region as u32 & 1 != 0
     }
+    /// Whether a program must not run where it cannot be given the pages of its memory; code is made ready beforehand.
+    pub const fn promises_pages(&self) -> bool {
+        self.pages_required & !(1 << Region::Code as u32) != 0
+    }
     /// Whether what lies on large pages is locked.
     pub const fn lock(&self) -> Lock {
         Lock::from_u32(self.lock)

@@ -142,6 +142,8 @@ counters! {
     server_losses: Sum,
     /// Pages copied again to another memory server, or to the local copy, after such a loss.
     pages_copied_again: Sum,
+    /// Pages of a memory server, or of the local copy, that were not what was written there: changed, exchanged or outdated.
+    pages_not_genuine: Sum,
     /// Reads that were answered from compressed memory alone, and their pages.
     zip_reads: Sum,
     /// See `zip_reads`.
@@ -172,6 +174,8 @@ counters! {
     zip_bytes: Most,
     /// Processes that the pager took over.
     engagements: Sum,
+    /// Processes whose paging could not begin: all that they have stayed in RAM.
+    engagements_failed: Sum,
     /// Forks of a process that was being paged.
     forks: Sum,
     /// Processes that joined the session.

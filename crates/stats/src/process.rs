@@ -341,7 +341,7 @@ impl Process {
     /// the entry in stage Clearing. Returns the pages it held.
     pub(crate) fn clear(&self, ledger: &Ledger, total: &Counters) -> u64 {
         self.seat.clear();
-        self.copies.set(0, 0, 0, 0);
+        self.copies.set(0, 0, 0, 0, &[0; crate::SERVERS + 1]);
         self.moving.store(1, SeqCst);
         ledger.changes.fetch_add(1, SeqCst);
         let held = self.held.swap(0, SeqCst);

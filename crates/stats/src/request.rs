@@ -55,7 +55,8 @@ impl Request {
     }
 }
 
-/// Where a session is: the value of `REAM_SESSION`, `PATH:NONCE-DOOR` with hexadecimal digits.
+/// Where a session is: the value of `REAM_SESSION`, `PATH:NONCE-DOOR` with hexadecimal digits, and `!` behind them where
+/// its programs must not run without it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address<'a> {
     /// The file of its memory.
@@ -64,6 +65,8 @@ pub struct Address<'a> {
     pub nonce: u64,
     /// What the name of its agent's socket is made of.
     pub door: u64,
+    /// What was asked for is a promise: a program that cannot join is not to run.
+    pub promised: bool,
 }
 
 impl<'a> Address<'a> {
@@ -71,9 +74,11 @@ impl<'a> Address<'a> {
     pub fn parse(text: &'a [u8]) -> Option<Address<'a>> {
         let colon = text.iter().rposition(|byte| *byte == b':')?;
         let (path, rest) = (text.get(..colon)?, text.get(colon + 1..)?);
+        let promised = rest.ends_with(b"!");
+        let rest = rest.strip_suffix(b"!").unwrap_or(rest);
         let dash = rest.iter().position(|byte| *byte == b'-')?;
         let number = |digits: &[u8]| u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok();
-        Some(Address { path, nonce: number(rest.get(..dash)?)?, door: number(rest.get(dash + 1..)?)? })
+        Some(Address { path, nonce: number(rest.get(..dash)?)?, door: number(rest.get(dash + 1..)?)?, promised })
     }
 }
 
@@ -107,9 +112,10 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let address = Address { path: b"/proc/1/fd/3", nonce: 0xff, door: 0x1f };
+        let address = Address { path: b"/proc/1/fd/3", nonce: 0xff, door: 0x1f, promised: false };
         assert_eq!(Address::parse(b"/proc/1/fd/3:ff-1f"), Some(address));
-        for text in [&b""[..], b"/proc/1/fd/3", b"/x:", b"/x:zz-1", b"/x:1-", b"/x:1"] {
+        assert_eq!(Address::parse(b"/proc/1/fd/3:ff-1f!"), Some(Address { promised: true, ..address }));
+        for text in [&b""[..], b"/proc/1/fd/3", b"/x:", b"/x:zz-1", b"/x:1-", b"/x:1", b"/x:1-!", b"!"] {
             assert_eq!(Address::parse(text), None, "{text:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! The memory servers of a session as they are now: leases, which the agent renews when a server has lost them, free memory,
 //! and what processes tell each other when one of them is lost; and, of one process, which of its pages have too few copies.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 /// Most memory servers of a session.
 pub const SERVERS: usize = 7;
@@ -35,6 +35,8 @@ pub struct Server {
     free: AtomicU64,
     latency: AtomicU64,
     losses: AtomicU64,
+    /// Pages from it that were not genuine.
+    forged: AtomicU64,
     /// 1: the agent cannot reach it.
     away: AtomicU32,
     /// Losses that the user was told of, and returns.
@@ -102,6 +104,14 @@ impl Server {
     /// How often a process has lost it.
     pub fn losses(&self) -> u64 {
         self.losses.load(SeqCst)
+    }
+    /// How many pages from it were not what was written there, as processes have found.
+    pub fn forged(&self) -> u64 {
+        self.forged.load(SeqCst)
+    }
+    /// So many more were not.
+    pub fn forge(&self, pages: u64) {
+        self.forged.fetch_add(pages, SeqCst);
     }
     /// A process was refused: the lease may have ended.
     pub fn doubt(&self) {
@@ -173,15 +183,24 @@ pub struct Copies {
     sole: AtomicU32,
     /// Bit by server: the process has its connections to it.
     linked: AtomicU32,
+    /// Pages of them that each server has, and the local copy.
+    held: [AtomicU64; SERVERS + 1],
 }
 
 impl Copies {
     /// Sets all of it.
-    pub fn set(&self, stored: u64, missing: u64, sole: u32, linked: u32) {
+    pub fn set(&self, stored: u64, missing: u64, sole: u32, linked: u32, held: &[u64; SERVERS + 1]) {
+        for (place, pages) in self.held.iter().zip(held) {
+            place.store(*pages, Relaxed);
+        }
         self.stored.store(stored, SeqCst);
         self.sole.store(sole, SeqCst);
         self.linked.store(linked, SeqCst);
         self.missing.store(missing, SeqCst);
+    }
+    /// Pages of them that a server has, or, as [`SPILL`], the local copy.
+    pub fn held(&self, who: usize) -> u64 {
+        self.held.get(who).map_or(0, |pages| pages.load(Relaxed))
     }
     /// Pages stored.
     pub fn stored(&self) -> u64 {

@@ -13,7 +13,7 @@ use crate::{Config, Counters, Engine, Ledger, Phases, Servers, Turns, whole_page
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 

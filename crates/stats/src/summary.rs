@@ -62,8 +62,18 @@ impl Report<'_> {
         let plural = if processes == 1 { "process" } else { "processes" };
         write!(out, "ream: {processes} {plural}, {}; budget {}", Seconds(self.elapsed_ms), show_size(self.budget))?;
         writeln!(out, ", peak managed {}", show_size(self.peak_managed))?;
+        if let failed @ 1.. = counters.engagements_failed.get() {
+            let (plural, whose) = if failed == 1 { ("process", "its") } else { ("processes", "their") };
+            write!(
+                out,
+                "ream: paging could not begin in {failed} {plural}: all of {whose} data stayed in RAM, whatever the budget; "
+            )?;
+            writeln!(out, "see 'ream doctor'")?;
+        }
         if counters.engagements.get() == 0 {
-            writeln!(out, "ream: the data fitted, so nothing was paged")?;
+            if counters.engagements_failed.get() == 0 {
+                writeln!(out, "ream: the data fitted, so nothing was paged")?;
+            }
             return self.write_phases(out);
         }
         write!(out, "ream: peak resident {}, ", show_size(self.peak_resident))?;
@@ -90,6 +100,9 @@ impl Report<'_> {
             write!(out, "ream: connections to memory servers lost {losses} times, ")?;
             write!(out, "{} copied again; ", show_size(counters.pages_copied_again.get() * PAGE))?;
             writeln!(out, "{} lack a copy", show_size(missing * PAGE))?;
+        }
+        if let bad @ 1.. = counters.pages_not_genuine.get() {
+            writeln!(out, "ream: {bad} pages that came back were not genuine (changed, exchanged or outdated)")?;
         }
         self.write_phases(out)
     }
@@ -251,6 +264,19 @@ mod tests {
         let mut text = String::new();
         report(false).write_text(&mut text).unwrap();
         assert!(text.ends_with("nothing was paged\n") && text.lines().count() == 2, "{text}");
+    }
+
+    #[test]
+    fn data_that_could_not_be_paged_did_not_fit() {
+        for (engaged, processes) in [(false, "1 process: all of its"), (true, "2 processes: all of their")] {
+            let report = report(engaged);
+            report.counters.engagements_failed.add(1 + u64::from(engaged));
+            let mut text = String::new();
+            report.write_text(&mut text).unwrap();
+            let line = text.lines().nth(1).unwrap();
+            assert!(line.starts_with(&std::format!("ream: paging could not begin in {processes} data")), "{text}");
+            assert!(!text.contains("fitted") && text.contains("ream: read ") == engaged, "{text}");
+        }
     }
 
     #[test]

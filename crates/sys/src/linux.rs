@@ -99,6 +99,7 @@ pub struct LinuxMachine {
     awake: Awake,
     /// Held by whoever moves or resizes the program's mappings through libc.
     moving: Option<&'static Mutex<()>>,
+    large: fn(Block) -> bool,
     /// Watches this process.
     own: Fd,
 }
@@ -155,6 +156,7 @@ impl LinuxMachine {
             watching_helper: false,
             awake: Awake::default(),
             moving: config.moving,
+            large: config.large,
             own: process::watch_process(process::process_id()).unwrap_or(Fd::NONE),
             memory: if config.move_pages { None } else { Some(open_memory(config.ask)?) },
         })
@@ -231,6 +233,9 @@ impl Machine for LinuxMachine {
     }
     fn huge_start(&self) -> u32 {
         self.staging.huge_start
+    }
+    fn may_be_large(&self, block: Block) -> bool {
+        (self.large)(block)
     }
 
     fn move_in(&mut self, frame: Frame, page: Page, pages: u32) -> Moved {
@@ -321,8 +326,8 @@ impl Machine for LinuxMachine {
         self.inbox.uffd.wake(run.start.address(), run.bytes());
     }
 
-    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
-        self.pagemap.walk(run, found);
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped) -> bool) {
+        self.pagemap.walk_while(run, found);
     }
 
     fn register(&mut self, run: Run) -> Result<(), Errno> {

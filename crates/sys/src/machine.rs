@@ -177,6 +177,10 @@ pub trait Machine {
     fn frames(&self) -> u32;
     /// First place of the huge area, a multiple of 512.
     fn huge_start(&self) -> u32;
+    /// Whether a block may be given a large page.
+    fn may_be_large(&self, _block: Block) -> bool {
+        true
+    }
 
     /// Moves populated frames to absent pages, and wakes the threads that sleep on those moved. The destination becomes a large page when 512 aligned
     /// huge frames that are one large page go to one whole block without a page table.
@@ -209,8 +213,8 @@ pub trait Machine {
     /// Wakes the threads that sleep on pages of the run.
     fn wake(&mut self, run: Run);
     /// Reports the mapped pages of a run in ascending order, as runs, with how each is mapped. Pages that map the shared
-    /// page of zeros count as mapped.
-    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped));
+    /// page of zeros count as mapped. Ends early when told so by `false`.
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped) -> bool);
     /// Registers a range of the program's memory, so that touches of absent pages are reported.
     fn register(&mut self, run: Run) -> Result<(), Errno>;
     /// Ends registration; sleepers are woken and fault again.

@@ -73,6 +73,14 @@ impl Pagemap {
 
     /// Reports the mapped pages of a run in ascending order.
     pub fn walk(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
+        self.walk_while(run, &mut |part, mapped| {
+            found(part, mapped);
+            true
+        });
+    }
+
+    /// The same, until told to end by `false`.
+    pub fn walk_while(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped) -> bool) {
         if !self.scans {
             return self.read(run, found);
         }
@@ -82,7 +90,9 @@ impl Pagemap {
             for [first, last, kind] in self.regions.as_slice().iter().take(count) {
                 let pages = Run { start: Page(first / PAGE_BYTES as u64), pages: (last - first) / PAGE_BYTES as u64 };
                 let mapped = Mapped { huge: kind & HUGE != 0, zero: kind & PFNZERO != 0, swapped: kind & PRESENT == 0 };
-                found(pages, mapped);
+                if !found(pages, mapped) {
+                    return;
+                }
             }
             if next <= start {
                 return;
@@ -116,7 +126,10 @@ impl Pagemap {
     /// Whether nothing is mapped in the whole run.
     pub fn none(&mut self, run: Run) -> bool {
         let mut none = true;
-        self.walk(run, &mut |_, _| none = false);
+        self.walk_while(run, &mut |_, _| {
+            none = false;
+            false
+        });
         none
     }
 
@@ -169,7 +182,7 @@ impl Pagemap {
         Ok((count.min(REGIONS), argument[4] as usize))
     }
 
-    fn read(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
+    fn read(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped) -> bool) {
         let mut page = run.start;
         while page.0 < run.end().0 {
             let mut entries = [0u8; 512 * 8];
@@ -185,16 +198,18 @@ impl Pagemap {
                 if entry >> 62 != 0 && pages > 0 && out == swapped {
                     pages += 1;
                 } else {
-                    if pages > 0 {
-                        found(Run { start: first, pages }, Mapped { huge: false, zero: false, swapped });
+                    let before = Run { start: first, pages };
+                    if pages > 0 && !found(before, Mapped { huge: false, zero: false, swapped }) {
+                        return;
                     }
                     pages = (entry >> 62 != 0) as u64;
                     (first, swapped) = (page, out);
                 }
                 page = page.plus(1);
             }
-            if pages > 0 {
-                found(Run { start: first, pages }, Mapped { huge: false, zero: false, swapped });
+            let before = Run { start: first, pages };
+            if pages > 0 && !found(before, Mapped { huge: false, zero: false, swapped }) {
+                return;
             }
             if got < 8 {
                 return;
@@ -233,6 +248,13 @@ mod tests {
             for (index, times) in seen.iter().enumerate() {
                 assert_eq!(*times == 1, [3, 4, 5, 300, 599].contains(&index), "page {index}: {times}");
             }
+            let mut parts = 0;
+            map.walk_while(all, &mut |run, _| {
+                assert_eq!(run.start.0 - all.start.0, 3);
+                parts += 1;
+                false
+            });
+            assert_eq!(parts, 1, "it ends when told so");
             assert!(map.at(all.start).is_none() && map.at(all.start.plus(3)).is_some());
             assert!(map.none(Run { start: all.start.plus(6), pages: 294 }));
         }

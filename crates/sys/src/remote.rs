@@ -12,6 +12,7 @@ mod collect;
 mod dial;
 mod groups;
 mod lane;
+mod leave;
 mod log;
 mod loss;
 mod mend;
@@ -167,10 +168,12 @@ pub(crate) struct Remote {
     fatal: bool,
     /// Pages have fewer copies than wanted for want of room; said once.
     degraded: bool,
+    /// When it is looked again whether servers that are about to end are missed.
+    let_go_at: u64,
     /// When we looked last, and until when we meant to sleep then.
     looked: u64,
     asleep_until: u64,
-    told: (u64, u64, u32, u32),
+    told: (u64, u64, u32, u32, [u64; SERVERS + 1]),
 }
 
 impl Remote {
@@ -210,9 +213,10 @@ impl Remote {
             forged: None,
             fatal: false,
             degraded: false,
+            let_go_at: 0,
             looked: process::now_us(),
             asleep_until: 0,
-            told: (0, 0, 0, 0),
+            told: (0, 0, 0, 0, [0; SERVERS + 1]),
         };
         if config.spill {
             remote.spill = Some(Spill::new(ops + mend::JOBS).map_err(&room)?);
@@ -295,6 +299,7 @@ impl Remote {
             peer.rise(lanes, way, generation);
         }
         self.up |= 1 << index;
+        self.look_who_leaves();
         if let Some(place) = self.tables.get_mut(0).and_then(|table| table.stores.get_mut(index)) {
             *place = store;
         }
@@ -354,6 +359,7 @@ impl Remote {
         if gone != 0 {
             self.forget_copies(gone, Lost::Closed);
         }
+        self.look_who_leaves();
         Ok(())
     }
 
@@ -489,8 +495,9 @@ impl Remote {
             self.look_after();
             more |= self.advance_spill(io, files);
             more |= self.advance_mend();
-            self.publish();
+            self.let_go();
         }
+        self.publish();
         more
     }
 
@@ -563,6 +570,8 @@ impl Remote {
             if !peer.ending {
                 peer.ending = true;
                 self.tell(News::Ending(index));
+                self.close_group();
+                self.look_who_leaves();
             }
         }
     }

@@ -288,7 +288,7 @@ fn unmapping_holds_the_caller_until_the_pager_hears() {
     assert_eq!(events, [fault, Event::Unmapped { run: run(0, 4) }]);
     assert!(fake.unmap_is_done());
     // The new mapping is there before the pager could act on the message.
-    fake.present(run(0, 1), &mut |_, _| {});
+    fake.present(run(0, 1), &mut |_, _| true);
     assert!(fake.mapped_pages(run(0, 4)) > 0);
     assert_eq!(fake.zero_in(page(0)), Copied::Gone);
 }
@@ -337,7 +337,10 @@ fn large_pages_travel_whole_or_split() {
     assert!(fake.is_huge(second));
     let mut found = Vec::new();
     fake.discard(run(515, 1));
-    fake.present(run(0, 1024), &mut |r, mapped| found.push((r.start.0 - BASE.0, r.pages, mapped.huge)));
+    fake.present(run(0, 1024), &mut |r, mapped| {
+        found.push((r.start.0 - BASE.0, r.pages, mapped.huge));
+        true
+    });
     assert_eq!(found, [(0, 512, true), (512, 3, false), (516, 508, false)]);
 }
 

@@ -101,4 +101,22 @@ __attribute__((unused)) static uint64_t next_random(uint64_t *state)
 	return mix(*state);
 }
 
+/* KiB that a process has in RAM and has written, and shares with nobody. */
+__attribute__((unused)) static long own_kib(int pid)
+{
+	char path[64], line[256];
+	long kib = -1;
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
+	file = fopen(path, "r");
+	must(file);
+	while (fgets(line, sizeof line, file))
+		if (sscanf(line, "Private_Dirty: %ld", &kib) == 1)
+			break;
+	fclose(file);
+	must(kib >= 0);
+	return kib;
+}
+
 #endif

@@ -5,23 +5,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-static long own_kib(pid_t pid)
-{
-	char path[64], line[256];
-	long kib = -1;
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid);
-	file = fopen(path, "r");
-	must(file);
-	while (fgets(line, sizeof line, file))
-		if (sscanf(line, "Private_Dirty: %ld", &kib) == 1)
-			break;
-	fclose(file);
-	must(kib >= 0);
-	return kib;
-}
-
 int main(int argc, char **argv)
 {
 	size_t words = argument(argc, argv, 1, 96) * MEGABYTE / 8;

@@ -1,5 +1,5 @@
 /* Starts a program as somebody who gets in the way of tracing: "traced" traces it, as a debugger does; "adopting" is the
- * program's own process, which adopts every orphan below it; "first" is process 1 of a process namespace (root only). Ends
+ * program's own process, which adopts every orphan below it; "small" is it, and has switched large pages off; "first" is process 1 of a process namespace (root only). Ends
  * as the program does. */
 #include "common.h"
 #include <sched.h>
@@ -15,6 +15,11 @@ int main(int count, char **arguments)
 	must(count > 2);
 	if (strcmp(arguments[1], "adopting") == 0) {
 		must(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+		execvp(arguments[2], arguments + 2);
+		return 99;
+	}
+	if (strcmp(arguments[1], "small") == 0) {
+		must(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
 		execvp(arguments[2], arguments + 2);
 		return 99;
 	}

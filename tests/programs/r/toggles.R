@@ -32,11 +32,13 @@ resident <- function() {
   as.numeric(gsub("[^0-9]", "", line)) / 1024
 }
 # The heap grows to what such work needs, however its blocks come to lie.
-stopifnot(work(1), work(7))
+stopifnot(work(1), work(7), work(6))
 first <- resident()
 stopifnot(all(unlist(parallel::mclapply(2:5, work, mc.cores = 4))))
 stopifnot(work(6))
-# A leak of a hundredth of what was allocated would be 20 MiB.
+# A leak of a hundredth of what was allocated would be 20 MiB. Large pages that are hardly used are given back by and by, later on
+# a busy machine; a leak stays.
+for (second in 1:30) if (resident() > first + 20) Sys.sleep(1)
 if (resident() > first + 20) stop("grew from ", first, " to ", resident(), " MiB")
 ISM(FALSE)
 cat("ok\n")

@@ -345,7 +345,7 @@ mod tests {
             Tree::new(&self.0)
         }
         fn look(&self) -> Vec<Finding> {
-            look(&self.tree(), &Machine { total: 8 << 30, available: 8 << 30, swap_total: 0, cgroup: None })
+            look(&self.tree(), &Machine { total: 8 << 30, available: 8 << 30, swap_total: 0, cgroup: None, left: None })
         }
         fn find(&self, name: &str) -> Finding {
             self.look().into_iter().find(|finding| finding.name == name).unwrap()

@@ -1,6 +1,7 @@
 //! Limits and settings of memory: what the user may map, how much RAM there is.
 
 use super::{Finding, Verdict, setting};
+use crate::budget::LEAST;
 use crate::machine::Machine;
 use crate::os;
 use crate::setup::{SETUP, plan::MAPPINGS};
@@ -82,7 +83,7 @@ fn memory(machine: &Machine) -> Finding {
             "{}, of which {} are available; --memory auto means {}",
             show_size(machine.total),
             show_size(machine.available),
-            show_size(machine.automatic().min(machine.cap().unwrap_or(u64::MAX)))
+            show_size(machine.automatic().max(LEAST))
         ),
     )
 }
@@ -91,13 +92,12 @@ fn cgroup(machine: &Machine) -> Finding {
     const NAME: &str = "cgroup";
     match (&machine.cgroup, machine.cap()) {
         (Some(limit), Some(cap)) => {
-            let text = format!(
-                "at most {} ({}); budgets up to {}",
-                show_size(limit.bytes),
-                limit.file.display(),
-                show_size(cap)
-            );
-            match cap < 8 << 20 {
+            let mut text = format!("at most {} ({})", show_size(limit.bytes), limit.file.display());
+            if let Some(left) = &machine.left {
+                text += &format!(", {} left", show_size(left.bytes));
+            }
+            text += &format!("; budgets up to {}", show_size(cap));
+            match cap < LEAST {
                 true => Finding::new(NAME, Verdict::Bad, text).mend("a cgroup with more memory"),
                 false => Finding::ok(NAME, text),
             }
@@ -127,11 +127,9 @@ mod tests {
         assert_eq!(overcommit(Some(0)).verdict, Verdict::Ok);
         assert_eq!(address_space(Some(1 << 30)).verdict, Verdict::Warn);
         assert_eq!(descriptors(Some(20)).verdict, Verdict::Warn);
-        let with = |bytes| Machine {
-            total: 8 << 30,
-            available: 8 << 30,
-            swap_total: 0,
-            cgroup: Some(CgroupLimit { bytes, file: "/x".into() }),
+        let with = |bytes| {
+            let cgroup = Some(CgroupLimit { bytes, file: "/x".into() });
+            Machine { total: 8 << 30, available: 8 << 30, swap_total: 0, left: cgroup.clone(), cgroup }
         };
         assert_eq!(cgroup(&with(1 << 30)).verdict, Verdict::Ok);
         assert_eq!(cgroup(&with(65 << 20)).verdict, Verdict::Bad);

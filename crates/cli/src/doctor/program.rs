@@ -9,10 +9,10 @@ use crate::failure::Failure;
 use crate::os::{self, BLOCK};
 use crate::program::{self, Caller, Link, Reach};
 use crate::settings::Settings;
-use crate::shared;
 use crate::tree::Tree;
-use ream_options::pages::{HUGETLB, SHM, SMALL, STACK, TEXT};
-use ream_options::show_size;
+use crate::{outside, shared};
+use ream_options::pages::{BSS, HEAP, HUGETLB, SHM, SMALL, STACK, TEXT};
+use ream_options::{REGIONS, show_size};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -41,8 +41,8 @@ struct Row {
 /// How Ream gets into a program.
 enum Entry {
     Library,
-    /// Without a library: at the start only.
-    Start,
+    /// Without a library: at the start only, and why its own malloc does not take large pages, if so.
+    Start(Option<&'static str>),
     Not(String),
 }
 
@@ -59,7 +59,7 @@ pub fn report(settings: &Settings, rest: &[OsString], json: bool) -> Result<(Str
     let (user, group) = os::user_and_group();
     let entry = match program::judge(&links, Caller { user, group }) {
         Reach::Inside => Entry::Library,
-        Reach::Outside { .. } => Entry::Start,
+        Reach::Outside { program, inherits, .. } => Entry::Start(outside::heap_obstacle(&program, inherits)),
         Reach::Not(why) => Entry::Not(why),
     };
     let rows = rows(settings, &links, link, &layout, &entry);
@@ -94,6 +94,15 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
             (row.pages, row.blocks, row.why) = (Pages::Small, Some(0), why.clone());
         }
     }
+    for (regions, place) in
+        [(&["heap"][..], HEAP), (&["static data", "library data"], BSS), (&["main stack", "thread stacks"], STACK)]
+    {
+        let small = settings.pages[place].size == SMALL;
+        for row in rows.iter_mut().filter(|row| small && row.pages == Pages::Large && regions.contains(&row.region)) {
+            let why = format!("--pages={}=small", REGIONS[place]);
+            (row.pages, row.blocks, row.why) = (Pages::Small, Some(0), why);
+        }
+    }
     rows.extend(asked.then(|| shared_as_asked(settings.pages[SHM].size)));
     // What is said of the code alone, or of everything.
     let wish = if small_wanted { Wish::Never } else { Wish::of(settings.pages[TEXT]) };
@@ -115,8 +124,12 @@ fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
     if layout.is_go {
         return row(Pages::None, "Go maps memory by system calls of its own, which Ream does not see");
     }
-    if matches!(entry, Entry::Start) {
-        return row(Pages::Small, "its own malloc, which nothing takes the place of in a static program");
+    match entry {
+        Entry::Start(None) => {
+            return row(Pages::Large, "the main thread's, which its own malloc asks for; others' keep small pages");
+        }
+        Entry::Start(Some(why)) => return row(Pages::Small, &format!("its own malloc: {why}")),
+        Entry::Library | Entry::Not(_) => {}
     }
     let names = || libraries.iter().filter_map(|library| library.path.file_name()?.to_str());
     if names().any(|name| name.starts_with("libjli.so") || name.starts_with("libjvm.so")) {
@@ -140,7 +153,7 @@ fn static_row(region: &'static str, file: Option<PathBuf>, layout: &Layout, entr
     } else if statics.shared {
         why += "; blocks that they share with other data stay on small pages";
     }
-    if matches!(entry, Entry::Start) && statics.blocks > 0 {
+    if matches!(entry, Entry::Start(_)) && statics.blocks > 0 {
         why += "; large pages only, cannot be paged";
     }
     Row {
@@ -176,7 +189,7 @@ fn thread_stacks(limit: Option<u64>, entry: &Entry) -> Row {
     const DEFAULT: u64 = 2 << 20;
     let bytes = limit.unwrap_or(DEFAULT);
     let (pages, why) = match (entry, bytes >= LEAST) {
-        (Entry::Start, _) => (Pages::Small, "made after the start; a static program is left alone then".to_owned()),
+        (Entry::Start(_), _) => (Pages::Small, "made after the start; a static program is left alone then".to_owned()),
         (_, true) => (Pages::Large, "as large as ulimit -s unless the program says otherwise".to_owned()),
         (_, false) => (Pages::Small, "smaller than 4 MiB unless the program says otherwise; see ulimit -s".to_owned()),
     };
@@ -268,7 +281,7 @@ fn headline(links: &[Link], entry: &Entry) -> String {
     let shown: Vec<_> = links.iter().map(|link| link.file.display().to_string()).collect();
     let entered = match entry {
         Entry::Library => "Ream enters it".to_owned(),
-        Entry::Start => "statically linked: large pages only, cannot be paged".to_owned(),
+        Entry::Start(_) => "statically linked: large pages only, cannot be paged".to_owned(),
         Entry::Not(why) => why.clone(),
     };
     format!("{}: {entered}", shown.join(", run by "))
@@ -363,7 +376,7 @@ mod tests {
         assert_eq!(main(None), (Pages::Large, 31));
         assert_eq!(thread_stacks(Some(8 << 20), &Entry::Library).pages, Pages::Large);
         assert_eq!(thread_stacks(None, &Entry::Library).pages, Pages::Small);
-        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Start).pages, Pages::Small);
+        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Start(None)).pages, Pages::Small);
     }
 
     #[test]

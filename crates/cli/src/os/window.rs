@@ -98,11 +98,12 @@ pub fn begins_at_a_block(file: &File, bytes: u64) -> bool {
     at.addr() % BLOCK == 0
 }
 
-/// Whether large pages are switched off for this process, and so for the program.
+/// Whether large pages are switched off for this process, and so for the program; where they are but for what is advised,
+/// as Linux 6.18 can do it, they are not.
 pub fn large_pages_are_off() -> bool {
     const ZERO: libc::c_long = 0;
     // SAFETY: no memory is passed.
-    unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, ZERO, ZERO, ZERO, ZERO) > 0 }
+    unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, ZERO, ZERO, ZERO, ZERO) == 1 }
 }
 
 /// Locks a file for this process, alone or together with others; returns whether that was possible at once. Released when

@@ -3,7 +3,7 @@
 use crate::doctor::quoted;
 use crate::os;
 use ream_options::show_size;
-use ream_stats::Session;
+use ream_stats::{SPILL, Session};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +16,9 @@ pub struct Server {
     free: u64,
     latency_us: u64,
     losses: u64,
+    /// Pages that it has of all that page, and how many that came from it were not genuine.
+    pages: u64,
+    forged: u64,
 }
 
 /// Those of a session.
@@ -28,6 +31,9 @@ pub struct Servers {
     stored: u64,
     missing: u64,
     again: u64,
+    /// Pages that are in the local copy.
+    spilled: u64,
+    forged: u64,
 }
 
 /// What a process's session pages to; `None` where it is in none, or has no memory server.
@@ -38,6 +44,7 @@ pub fn of(id: u32) -> Option<Servers> {
         return None;
     }
     let paging: Vec<_> = session.used().iter().filter(|process| process.engaged()).collect();
+    let held = |who: usize| paging.iter().map(|process| process.copies().held(who)).sum();
     let list =
         config.remotes.iter().enumerate().take_while(|(_, remote)| remote.is_some()).filter_map(|(index, remote)| {
             let server = session.servers().get(index)?;
@@ -47,6 +54,8 @@ pub fn of(id: u32) -> Option<Servers> {
                 free: server.free(),
                 latency_us: server.latency_us(),
                 losses: server.losses(),
+                pages: held(index),
+                forged: server.forged(),
             })
         });
     let counters = ream_stats::Counters::default();
@@ -60,6 +69,8 @@ pub fn of(id: u32) -> Option<Servers> {
         stored: paging.iter().map(|process| process.copies().stored()).sum(),
         missing: session.copies_missing(),
         again: counters.pages_copied_again.get(),
+        spilled: held(SPILL),
+        forged: counters.pages_not_genuine.get(),
     })
 }
 
@@ -96,8 +107,18 @@ impl Servers {
         };
         for server in &self.list {
             let state = if server.linked == self.processes { "used" } else { "away" };
-            text += &format!("  {}: {state}, {} left, {} us", server.name, show_size(server.free), server.latency_us);
-            text += &if server.losses > 0 { format!(", lost {} times\n", server.losses) } else { "\n".to_owned() };
+            let (pages, free) = (show_size(server.pages * 4096), show_size(server.free));
+            text += &format!("  {}: {state}, {pages} there, {free} left, {} us", server.name, server.latency_us);
+            if server.losses > 0 {
+                text += &format!(", lost {} times", server.losses);
+            }
+            if server.forged > 0 {
+                text += &format!(", {} pages not genuine", server.forged);
+            }
+            text += "\n";
+        }
+        if self.spill {
+            text += &format!("  local copy: {} there\n", show_size(self.spilled * 4096));
         }
         text
     }
@@ -106,22 +127,26 @@ impl Servers {
     pub fn json(&self) -> String {
         let servers = self.list.iter().map(|server| {
             format!(
-                "      {{\"name\": {}, \"used\": {}, \"free\": {}, \"latency_us\": {}, \"losses\": {}}}",
+                "      {{\"name\": {}, \"used\": {}, \"free\": {}, \"latency_us\": {}, \"losses\": {}, \"pages\": {}, \"not_genuine\": {}}}",
                 quoted(&server.name),
                 server.linked == self.processes,
                 server.free,
                 server.latency_us,
-                server.losses
+                server.losses,
+                server.pages,
+                server.forged
             )
         });
         let servers: Vec<String> = servers.collect();
         format!(
-            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"spill\": {}, \"parity\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
+            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"not_genuine\": {}, \"spill\": {}, \"spilled\": {}, \"parity\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
             self.stored,
             self.copies,
             self.missing,
             self.again,
+            self.forged,
             self.spill,
+            self.spilled,
             self.parity,
             servers.join(",\n")
         )

@@ -9,6 +9,7 @@ use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
 use ream_sys::{Event, Events, Machine, Wait};
 
 mod hardships;
+mod late;
 mod nodes;
 
 /// Areas lie so far apart, in pages.
@@ -272,7 +273,7 @@ impl World {
             self.turn();
             let machine = self.shard.machine();
             let idle = machine.in_flight() == 0 && !machine.anyone_sleeps() && self.shard.waiting() == 0;
-            if idle && self.restless == 0 {
+            if idle && self.restless == 0 && !self.shard.is_learning() {
                 return;
             }
         }
@@ -430,7 +431,11 @@ impl World {
             self.machine().share(run);
             self.shard.set_forked();
         }
-        self.manage(run);
+        if written > 0 && self.random.below(3) == 0 {
+            self.manage_later(run);
+        } else {
+            self.manage(run);
+        }
     }
 
     fn manage(&mut self, run: Run) {

@@ -212,3 +212,12 @@ fn withheld_touches_wait() {
     }
     world.finish();
 }
+
+/// The errand that a fork waits for needs a frame itself, where all that is left is shared with another child.
+#[test]
+fn errands_that_a_fork_waits_for_get_a_frame() {
+    let unmapped = [Op::Unmap(0, 2713, 1244), Op::Unmap(0, 679, 978), Op::Pin(0, 239)];
+    let first = [Op::Start(0, 991, 39, 3, 614), Op::Remap(0, 1), Op::Start(0, 363, 27, 1, 661)];
+    let last = [Op::RemapCold(0, 0), Op::RemapCold(0, 5), Op::Fork(true)];
+    crate::play(8589943697, &[&[Op::Map(0, 1985), Op::Fork(false)], &unmapped[..], &first, &last].concat());
+}

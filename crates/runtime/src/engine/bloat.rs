@@ -6,6 +6,7 @@
 use super::dense::{Count, Dense};
 use super::{ENGINE, Phase, setup, watch};
 use crate::pages::wanted;
+use crate::regions::Kind;
 use crate::{agent, holds, lending, prefault, statics};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use ream_page::{BLOCK_PAGES, Block, Page, Run};
@@ -229,9 +230,10 @@ impl Watch {
         let mut from = Page(0);
         loop {
             // In pieces, so that the lock is not held while page tables are walked.
-            let mut piece = [Run { start: Page(0), pages: 0 }; 64];
-            let len = ENGINE.regions.read().copy_from(from, &mut piece);
-            for run in piece.iter().take(len) {
+            let mut piece = [(Run { start: Page(0), pages: 0 }, Kind::Large); 64];
+            let len = ENGINE.regions.read().copy_labelled(from, &mut piece);
+            for (run, kind) in piece.iter().take(len) {
+                let region = if *kind == Kind::Static { Region::Static } else { Region::Heap };
                 // In windows, none of which has more runs of large pages than there is room for.
                 let mut at = run.start;
                 while at.0 < run.end().0 {
@@ -250,7 +252,9 @@ impl Watch {
                     for part in huge.iter().take(count) {
                         waste += self.blocks(*part);
                     }
-                    small.full().for_each(|(block, adds)| self.full(block, adds));
+                    if wanted(region).large() {
+                        small.full().for_each(|(block, adds)| self.full(block, adds));
+                    }
                     at = Page((window.end().0 / BLOCK_PAGES as u64 * BLOCK_PAGES as u64).max(at.0 + 1));
                     if window.end() == run.end() {
                         break;

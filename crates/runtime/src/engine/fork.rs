@@ -3,7 +3,8 @@
 
 use super::mailbox::Command;
 use super::message::tell;
-use super::{ENGINE, Phase, follow, libc_data, pager, setup, shares, watch};
+use super::watch::{self, Demand};
+use super::{ENGINE, Phase, follow, libc_data, pager, setup, shares};
 use crate::blocks::{errno, set_errno};
 use crate::identity;
 use crate::lending::LOANS;
@@ -82,6 +83,9 @@ static KEPT: Cell = Cell(UnsafeCell::new(Kept {
     errno: 0,
 }));
 
+/// More than one of so many parts of the budget is much.
+const MUCH: i64 = 64;
+
 /// Our own store's descriptors in the pager's table.
 static OWN: [AtomicI32; PARTS] = [const { AtomicI32::new(-1) }; PARTS];
 
@@ -98,6 +102,18 @@ struct Ancestors(UnsafeCell<([Fd; STORES], usize)>);
 // SAFETY: written by the child's pager thread before its program runs, read by the prepare handler afterwards.
 unsafe impl Sync for Ancestors {}
 static ANCESTORS: Ancestors = Ancestors(UnsafeCell::new(([Fd(-1); STORES], 0)));
+
+/// In the pager, while it is not parked: what ancestors have stored at a memory server is not needed any more. Their stores there
+/// end when no other process has a connection of them.
+pub(super) fn let_go(server: usize) {
+    // SAFETY: see `Ancestors`: the prepare handler reads it while the pager is parked.
+    let (ancestors, count) = unsafe { &mut *ANCESTORS.0.get() };
+    for parts in ancestors.get_mut(..*count).unwrap_or(&mut []).chunks_exact_mut(PARTS) {
+        if let Some(fd) = parts.get_mut(server).filter(|fd| **fd != Fd::NONE) {
+            file::close(core::mem::replace(fd, Fd::NONE));
+        }
+    }
+}
 
 /// The number under which children lease our store: that of the first fork since its slots were frozen, for all of them,
 /// since slots thaw all at once when the last lease has ended. 0 while nothing is leased. Changed by the prepare handler
@@ -146,6 +162,9 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
     let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
     let mut complete = true;
     let regions = loop {
+        if matches!(ENGINE.phase(), Phase::Idle | Phase::Watching) && is_scarce(entry, session) {
+            watch::guard();
+        }
         if ENGINE.phase() == Phase::Watching && !fits_twice() {
             demand();
         }
@@ -251,6 +270,7 @@ pub fn fork_parent() {
     }
     drop(kept.mailbox.take());
     FORKING.store(false, SeqCst);
+    unguard();
     match ENGINE.phase() {
         // Part of what was charged is the child's now: what is touched has to be watched.
         Phase::Idle if !super::charged() => watch::start(false),
@@ -266,6 +286,7 @@ pub fn fork_child() {
     let kept = unsafe { &mut *KEPT.0.get() };
     set_errno(kept.errno);
     FORKING.store(false, SeqCst);
+    unguard();
     // Those of threads that stayed behind.
     super::UNTOLD.store(0, SeqCst);
     let (regions, mailbox) = (kept.regions.take(), kept.mailbox.take());
@@ -342,13 +363,20 @@ pub fn fork_child() {
     set_signal_mask(kept.signals);
 }
 
+/// What a fork has asked the watcher for is over.
+fn unguard() {
+    let _ = ENGINE.demanded.compare_exchange(Demand::Guard as u32, Demand::None as u32, SeqCst, SeqCst);
+}
+
 /// Charges what the parent has not handed over, if that fits; otherwise nothing more: what is in RAM is charged already,
-/// and a watcher charges what comes to it.
+/// and a watcher charges what comes to it. Where that may be much, the child waits for its watcher.
 fn charge_child(handed: u64) {
     let missing = ENGINE.reserved.load(SeqCst).saturating_sub(handed);
-    let free = ENGINE.session().map_or(0, |session| session.ledger().free_pages());
-    if handed > 0 && free < missing as i64 {
-        watch::start(false);
+    let (free, total) =
+        ENGINE.session().map_or((0, 0), |session| (session.ledger().free_pages(), session.ledger().total_pages()));
+    let short = missing as i64 - free;
+    if handed > 0 && short > 0 {
+        watch::start(short > total as i64 / MUCH);
     } else {
         super::charge(missing, false);
     }
@@ -419,6 +447,12 @@ fn in_ram(entry: &Process) -> u64 {
     entry.held_pages().min(watch::anonymous_now())
 }
 
+/// Whether a child's part comes out of this process's, and that is worth a wait.
+fn is_scarce(entry: &Process, session: &Session) -> bool {
+    let (ledger, held) = (session.ledger(), entry.held_pages() as i64);
+    held > ledger.free_pages() && held > ledger.total_pages() as i64 / MUCH
+}
+
 /// Whether parent and child could both keep all of this in RAM.
 fn fits_twice() -> bool {
     let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return true };
@@ -427,7 +461,7 @@ fn fits_twice() -> bool {
 
 /// Has the watcher engage now, and waits until it has.
 fn demand() {
-    ENGINE.demanded.store(1, SeqCst);
+    ENGINE.demanded.store(Demand::Page as u32, SeqCst);
     super::tell_watcher(Command::Nothing);
     loop {
         let phase = ENGINE.phase.load(SeqCst);

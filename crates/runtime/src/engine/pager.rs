@@ -9,6 +9,7 @@ use super::setup::{Inherited, machine, most_slots};
 use super::shares::{self, available, share};
 use super::stop::stop;
 use super::switch::Switching;
+use super::watch::{self, Counted};
 use super::zeros::{self, Zeros};
 use super::{ENGINE, Phase, follow, fork, quiet, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -56,18 +57,26 @@ pub(super) fn watch_and_run() -> ! {
     process::hurry(true);
     let outcome = prepare().and_then(|()| {
         // SAFETY: set by `prepare` on this thread, and used by no other.
-        let _settled = super::watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut());
-        engage()
+        let (_settled, counted) = watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut());
+        engage(counted)
     });
     process::hurry(false);
     match outcome {
         Ok(()) => run(),
         Err(failure) => {
-            complain(&failure);
-            ENGINE.set_phase(Phase::Broken);
+            give_up(&failure);
             ream_sys::thread::exit()
         }
     }
+}
+
+/// Paging will not begin in this process.
+pub(super) fn give_up(failure: &Failure) {
+    if let Some(entry) = ENGINE.entry() {
+        entry.counters.engagements_failed.add(1);
+    }
+    ENGINE.set_phase(Phase::Broken);
+    complain(failure);
 }
 
 fn complain(failure: &Failure) {
@@ -116,8 +125,8 @@ fn prepare() -> Result<(), Failure> {
     shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))
 }
 
-/// Takes the managed ranges over.
-fn engage() -> Result<(), Failure> {
+/// Takes the managed ranges over, in which so much was counted just before. What is in RAM is learnt by and by.
+fn engage(counted: Counted) -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     // SAFETY: set by `prepare` on this thread, and used by no other.
@@ -131,13 +140,19 @@ fn engage() -> Result<(), Failure> {
     if fork::forked() {
         shard.set_forked();
     }
+    // Where zeros can be read, whoever writes to them waits until all is known: nobody hears of them otherwise.
+    let later = counted.zeros == 0;
+    if later {
+        shard.expect(counted.pages);
+    }
     regions.each(&mut |run| {
         // SAFETY: managed memory must not be inherited by a raw fork, where absent pages would read as zeros.
         unsafe {
             let _ = memory::advise(run.start.address(), run.bytes(), Advice::DontFork);
         }
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
-        if shard.manage(run).is_ok() && !crate::lending::on() {
+        let managed = if later { shard.manage_later(run) } else { shard.manage(run) };
+        if managed.is_ok() && !later && !crate::lending::on() {
             // The kernel's own writes would fail, of an ordinary user.
             shard.machine_mut().hold_writers(run);
         }
@@ -223,7 +238,7 @@ impl Pager {
         if let Some(why) = self.shard.fatal() {
             stop(why, self.shard);
         }
-        let more = more || self.shard.starved() && self.relieve();
+        let more = more || self.shard.starved() && !self.shard.is_learning() && self.relieve();
         if self.command.is_some() {
             self.go_on();
         }
@@ -272,7 +287,10 @@ impl Pager {
             self.starving_since = self.last_look;
         }
         let fair = shares::fair(session, entry);
-        let others = ledger.engaged() > 1 && entry.held_pages() < fair;
+        // Those that are not paged yet look now and then whether others starve, and give up some.
+        let elsewhere = ledger.total_pages() as i64 - entry.held_pages() as i64 - ledger.free_pages();
+        let others =
+            entry.held_pages() < fair && (ledger.engaged() > 1 || elsewhere > ledger.total_pages() as i64 / 16);
         if others && self.last_look - self.starving_since < PATIENCE {
             return false;
         }
@@ -401,6 +419,7 @@ impl Pager {
                 Progress::Done
             }
             Command::Look(run) => {
+                shard.know(run);
                 ENGINE.mailbox.answer(shard.whereabouts(run));
                 Progress::Done
             }

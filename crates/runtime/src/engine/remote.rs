@@ -1,9 +1,9 @@
 //! Memory servers as the store of this process: where they are, and what is said when one is lost.
 
-use super::ENGINE;
 use super::message::{tell, warn};
 use super::pager::Failure;
 use super::stop::end;
+use super::{ENGINE, fork};
 use core::fmt;
 use ream_pager::{Fatal, Shard};
 use ream_stats::{Process, Remote, SERVERS, Session};
@@ -115,17 +115,19 @@ fn hear(news: News) {
             warn(format_args!("the memory server {} is used again", Names(1 << index)))
         }
         News::Lost(..) | News::Back(_) => {}
+        News::Emptied(index) => fork::let_go(index),
         News::Ending(index) => {
-            let alone = ENGINE.session().is_some_and(|session| session.config().copies() < 2);
+            let others = remotes().count() > 1;
+            let alone = !others && ENGINE.session().is_some_and(|session| session.config().copies() < 2);
             warn(format_args!(
                 "the memory server {} is about to end; {}",
                 Names(1 << index),
                 if alone {
                     "the program will be stopped when it does"
-                } else if summed() {
-                    "its pages are computed from what the others have then"
+                } else if others {
+                    "its pages are moved to the others, as far as they have room"
                 } else {
-                    "other copies of its pages are used then"
+                    "the local copy of its pages is used then"
                 }
             ))
         }

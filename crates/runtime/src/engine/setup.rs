@@ -4,11 +4,12 @@ use super::ENGINE;
 use super::message::warn;
 use super::pager::{Failure, THREAD, failed};
 use super::{fork, remote};
-use crate::agent;
 use crate::lending::{self, LOANS};
+use crate::regions::Kind;
+use crate::{agent, pages};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use ream_page::{Slot, StoreId};
-use ream_stats::{Session, whole_pages};
+use ream_page::{Block, Slot, StoreId};
+use ream_stats::{Pages, Region, Session, whole_pages};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd, FileSystem};
 use ream_sys::uffd::Access;
@@ -51,6 +52,7 @@ pub(super) fn machine(
         loans: lending::on().then_some(&LOANS),
         moving: Some(&ENGINE.moving),
         ask: agent::open,
+        large: may_be_large,
         move_pages,
         uring,
     };
@@ -121,6 +123,20 @@ pub(super) fn machine(
         }
     }
     Err(first)
+}
+
+/// Whether a block may come back as a large page, by where it begins. Where all is small the kernel makes none by itself.
+fn may_be_large(block: Block) -> bool {
+    let [heap, data, stack] =
+        [Region::Heap, Region::Static, Region::Stack].map(|region| pages::wanted(region) != Pages::Small);
+    match (heap, data) {
+        (true, true) => true,
+        (false, false) => !stack,
+        _ => match ENGINE.regions.read().kind_of(block.first()) {
+            Some(Kind::Static) => data,
+            _ => heap,
+        },
+    }
 }
 
 /// A store file of this process.

@@ -23,8 +23,8 @@ const TOUCH_RATE: u64 = 5;
 /// Shortest and longest sleep, microseconds.
 const SHORTEST: u64 = 200;
 const LONGEST: u64 = 50_000;
-/// The sleep while even everything reserved would fit.
-const IDLE: u64 = 1_000_000;
+/// The sleep while even everything reserved would fit: whoever starves meanwhile takes more than the budget after half a second.
+const IDLE: u64 = 200_000;
 
 /// Longest that a thread waits until the watcher is ready, microseconds: longer than this one waits for the agent, after which it
 /// gives up and says so. Whoever is let go before touches twice the budget in a tenth of a second, and where processors are busy,
@@ -39,6 +39,27 @@ const GUARDING: u32 = 2;
 /// Budgets below this have wires from the start, in pages; others once half of them is used.
 const SMALL: u64 = 256 * 1024;
 
+/// What a fork wants of the watcher.
+#[repr(u32)]
+pub(super) enum Demand {
+    /// Nothing.
+    None = 0,
+    /// To page now: both would not fit otherwise.
+    Page = 1,
+    /// Wires, though all is charged.
+    Guard = 2,
+}
+
+impl Demand {
+    fn now() -> Demand {
+        match ENGINE.demanded.load(SeqCst) {
+            0 => Demand::None,
+            2 => Demand::Guard,
+            _ => Demand::Page,
+        }
+    }
+}
+
 /// Starts the thread. Called with signals blocked, by whoever found that the ledger cannot grant what is reserved; with
 /// `wait` it returns when the watcher has set its wires.
 pub fn start(wait: bool) {
@@ -47,12 +68,26 @@ pub fn start(wait: bool) {
     }
     // SAFETY: `main` uses neither libc nor thread-local data, never unwinds, and needs far less stack than this.
     let started = unsafe { thread::spawn(main, core::ptr::null_mut(), STACK, Files::Copied) };
-    if started.is_err() {
-        ENGINE.set_phase(Phase::Broken);
+    if let Err(errno) = started {
+        pager::give_up(&pager::failed("starting its thread")(errno));
         return;
     }
     if wait {
         until_guarding();
+    }
+}
+
+/// Before part of what is charged here becomes a child's: the watcher has set its wires when this returns, whether all is charged
+/// or not. Whoever heard of it after the copy only had filled everything by then, on a busy machine.
+pub(super) fn guard() {
+    let _ = ENGINE.demanded.compare_exchange(0, Demand::Guard as u32, SeqCst, SeqCst);
+    match ENGINE.phase() {
+        Phase::Idle => start(true),
+        Phase::Watching => {
+            super::tell_watcher(Command::Nothing);
+            until_guarding();
+        }
+        _ => {}
     }
 }
 
@@ -78,11 +113,12 @@ fn main(_: *mut ()) -> ! {
 }
 
 /// Returns when the managed memory in RAM comes near what the ledger has for this process, and no mapping is being
-/// moved; none will be while the result is kept.
-pub(super) fn until_full(machine: &mut LinuxMachine) -> Guard<'static, ()> {
+/// moved; none will be while the guard is kept. Also what was counted there last.
+pub(super) fn until_full(machine: &mut LinuxMachine) -> (Guard<'static, ()>, Counted) {
     // Nobody asks the watcher for anything before it listens.
     let Some((mut pagemap, mut wires)) = Pagemap::open(agent::open).ok().zip(Wires::new().ok()) else {
-        return ENGINE.moving.lock();
+        // Zeros, for all that is known: then it is all looked at before anybody goes on.
+        return (ENGINE.moving.lock(), Counted { pages: 0, zeros: 1 });
     };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
     let mut events = Events::new();
@@ -90,14 +126,18 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> Guard<'static, ()> {
     // Rights that were given up before it listened.
     follow::follow(machine);
     let settled = loop {
-        let sleep = match look(machine, statm, &mut pagemap, &mut wires) {
+        let mut counted = None;
+        let sleep = match look(machine, statm, &mut pagemap, &mut wires, &mut counted) {
             Some(sleep) => sleep,
             None => match ENGINE.moving.try_lock() {
-                Some(settled) => break settled,
+                // Counted before anything is registered, while everybody goes on.
+                Some(settled) => break (settled, counted.unwrap_or_else(|| exact(&mut pagemap))),
                 None => SHORTEST,
             },
         };
-        if ENGINE.listening.swap(GUARDING, SeqCst) != GUARDING {
+        // Who wants wires waits on while a mapping is being moved.
+        let done = wires.settled() || !matches!(Demand::now(), Demand::Guard);
+        if done && ENGINE.listening.swap(GUARDING, SeqCst) != GUARDING {
             futex::wake(&ENGINE.listening, u32::MAX, Scope::Private);
         }
         events.clear();
@@ -115,24 +155,32 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> Guard<'static, ()> {
 }
 
 /// Sets wires where it is time to, and charges what is in RAM. Returns how long to sleep, in microseconds; `None` when
-/// it is time to engage.
-fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Pagemap, wires: &mut Wires) -> Option<u64> {
-    if ENGINE.demanded.load(SeqCst) != 0 {
+/// it is time to engage. Where all pages were counted for that, `counted` tells what was found.
+fn look(
+    machine: &mut LinuxMachine,
+    statm: Result<Fd, Errno>,
+    pagemap: &mut Pagemap,
+    wires: &mut Wires,
+    counted: &mut Option<Counted>,
+) -> Option<u64> {
+    let demand = Demand::now();
+    if matches!(demand, Demand::Page) {
         return None;
     }
+    let guard = matches!(demand, Demand::Guard);
     let (entry, session) = ENGINE.entry().zip(ENGINE.session())?;
     let ledger = session.ledger();
     let mut used = statm.map_or(u64::MAX, anonymous);
     let wanted = ledger.starving() > 0;
     // A rank whose turn it is not leaves others what it has.
-    let among = if entry.seat().aside() { 64 } else { u64::from(ledger.engaged()) + 1 };
+    let among = if entry.seat().aside() { 64 } else { sharers(session) };
     if wanted && used.min(entry.held_pages()) > ledger.total_pages() / among {
         return None;
     }
     let (held, reserved) = (entry.held_pages(), ENGINE.reserved.load(SeqCst));
     // Fewer than none are free where others have more than their part, or the budget was made smaller.
     let limit = held.saturating_add_signed(ledger.free_pages() / unwatched_ranks(session));
-    if !wanted && limit >= held && reserved <= held.max(limit - margin(limit, wires)) {
+    if !wanted && !guard && limit >= held && reserved <= held.max(limit - margin(limit, wires)) {
         // All of it is charged: then it does not matter how much is touched when.
         entry.give_back(ledger, held.saturating_sub(reserved));
         if entry.acquire(ledger, reserved.saturating_sub(held)) >= reserved.saturating_sub(held) {
@@ -140,7 +188,7 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
         }
     }
     let half = used >= limit / 2;
-    if !wires.set() && (limit < SMALL || half) {
+    if !wires.set() && (limit < SMALL || half || guard) {
         let Some(_settled) = ENGINE.moving.try_lock() else { return Some(SHORTEST) };
         if !wires.place(machine, limit) && half {
             return None;
@@ -150,20 +198,28 @@ fn look(machine: &mut LinuxMachine, statm: Result<Fd, Errno>, pagemap: &mut Page
     let mut spent = 0;
     if used >= engage {
         let began = process::now_us();
-        used = exact(pagemap);
+        used = counted.insert(exact(pagemap)).pages;
         spent = process::now_us() - began;
         if used >= engage {
             return None;
         }
     }
-    // What is in RAM is charged, so that other processes of the session know of it.
+    // What is in RAM is charged, so that other processes of the session know of it. What is not is divided by the fork.
     let held = entry.held_pages();
     if used > held {
         entry.acquire(ledger, used - held);
-    } else if held - used > limit / 4 {
+    } else if !guard && held - used > limit / 4 {
         entry.give_back(ledger, held - used);
     }
     Some(((engage - used) / TOUCH_RATE).clamp(SHORTEST, LONGEST).max(spent * 20))
+}
+
+/// Processes that have some of the budget, this one and whoever starves among them: those that are paged, and those that have all
+/// that they reserved and would keep it for ever.
+fn sharers(session: &Session) -> u64 {
+    let ledger = session.ledger();
+    let much = session.used().iter().filter(|other| other.held_pages() > ledger.total_pages() / 64).count();
+    (much as u64).max(u64::from(ledger.engaged()) + 1)
 }
 
 /// Ranks of a job that nothing is paged of yet, and at least one: they begin alike, and share what is free until then.
@@ -176,7 +232,12 @@ fn unwatched_ranks(session: &Session) -> i64 {
 fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page, write: bool) {
     let Some(command) = ENGINE.mailbox.rung(page) else { return wires.touched(machine, page, write) };
     match command {
-        Command::Manage(run) => wires.extend(machine, run),
+        Command::Manage(run) => {
+            wires.extend(machine, run);
+            look_again(!wires.set());
+        }
+        // Something has changed.
+        Command::Nothing => look_again(true),
         Command::Release(run) => wires.cut_all(machine, run),
         // There is no helper yet that could be busy.
         Command::Follow => _ = follow::follow(machine),
@@ -184,6 +245,13 @@ fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page, write: bool)
     }
     machine.answer(page);
     ENGINE.mailbox.rearm(page);
+}
+
+/// Who waits for the watcher now waits for its next look.
+fn look_again(whether: bool) {
+    if whether {
+        ENGINE.listening.store(LISTENING, SeqCst);
+    }
 }
 
 /// What is left for pages touched before the registration takes hold: an eighth of the budget, or two distances between
@@ -211,20 +279,32 @@ pub(super) fn anonymous_now() -> u64 {
     pages
 }
 
+/// What is in RAM of managed memory.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counted {
+    /// Pages of its own.
+    pub(super) pages: u64,
+    /// Pages that show the shared page of zeros.
+    pub(super) zeros: u64,
+}
+
 /// Managed pages that are in RAM, counted.
-fn exact(pagemap: &mut Pagemap) -> u64 {
-    let mut pages = 0;
+fn exact(pagemap: &mut Pagemap) -> Counted {
+    let mut counted = Counted::default();
     // A copy of the list in pieces, so that the lock is not held while page tables are walked.
     let mut from = Page(0);
     loop {
         let mut piece = [Run { start: Page(0), pages: 0 }; 64];
         let len = ENGINE.regions.read().copy_from(from, &mut piece);
         for run in piece.iter().take(len) {
-            pagemap.walk(*run, &mut |part, mapped| pages += part.pages * !mapped.zero as u64);
+            pagemap.walk(*run, &mut |part, mapped| {
+                counted.pages += part.pages * !mapped.zero as u64;
+                counted.zeros += part.pages * mapped.zero as u64;
+            });
             from = run.end();
         }
         if len < piece.len() {
-            return pages;
+            return counted;
         }
     }
 }

@@ -17,6 +17,9 @@ const MOST: usize = 4096;
 const SMALL: u64 = 16;
 /// Closest that wires are, in pages: every other block.
 const CLOSEST: u64 = 2 * BLOCK_PAGES as u64;
+/// Who may have fewer pages than these has wires at a sixteenth of them, and no large pages between: one is an eighth of it or
+/// more, and is there before its owner sees that others have the rest.
+const LITTLE: u64 = 4096;
 
 /// The wires of this process.
 pub struct Wires {
@@ -28,17 +31,24 @@ pub struct Wires {
     short: u64,
     /// Whether there are wires that have been read.
     read: bool,
+    /// They would have been too far apart when it was time to set them.
+    too_far: bool,
 }
 
 impl Wires {
     /// None yet.
     pub fn new() -> Result<Wires, Errno> {
-        Ok(Wires { list: MapSlice::new(MOST)?, len: 0, interval: 0, short: 0, read: false })
+        Ok(Wires { list: MapSlice::new(MOST)?, len: 0, interval: 0, short: 0, read: false, too_far: false })
     }
 
     /// Whether there are any.
     pub fn set(&self) -> bool {
         self.interval > 0
+    }
+
+    /// Whether there are any, or there can be none.
+    pub fn settled(&self) -> bool {
+        self.set() || self.too_far
     }
 
     /// Pages that a thread can touch in order before it meets a wire.
@@ -50,8 +60,10 @@ impl Wires {
     /// reserved that they would be too far apart.
     pub fn place(&mut self, machine: &mut LinuxMachine, limit: u64) -> bool {
         let reserved = ENGINE.regions.read().total();
-        let interval = (limit / 64).max(CLOSEST).max(reserved / (MOST as u64 / 2));
-        if interval > (limit / 8).max(CLOSEST) {
+        let closest = if limit < LITTLE { (limit / 16).max(2 * SMALL) } else { CLOSEST };
+        let interval = (limit / 64).max(closest).max(reserved / (MOST as u64 / 2));
+        self.too_far = interval > (limit / 8).max(CLOSEST);
+        if self.too_far {
             return false;
         }
         self.interval = interval;
@@ -105,6 +117,7 @@ impl Wires {
         machine.present(wire, &mut |_, mapped| {
             read = true;
             is_free &= mapped.zero && !lending::on();
+            is_free
         });
         let Some(place) = self.list.get_mut(self.len).filter(|_| is_free && wire.pages > 0) else { return };
         if machine.register(wire).is_ok() {

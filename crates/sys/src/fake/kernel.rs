@@ -324,11 +324,13 @@ impl Machine for FakeMachine {
         self.between();
     }
 
-    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped)) {
+    fn present(&mut self, run: Run, found: &mut dyn FnMut(Run, Mapped) -> bool) {
         self.enter("present", run.start.0, 0, run.pages);
         let mut last: Option<(Run, Mapped)> = None;
+        let mut goes_on = true;
         for page in pages_of(run) {
             let cell = self.memory.cell(page);
+            self.counts.looked += 1;
             if cell.content.is_none() {
                 continue;
             }
@@ -337,12 +339,15 @@ impl Machine for FakeMachine {
                 Some((so_far, kind)) if so_far.end() == page && *kind == mapped => so_far.pages += 1,
                 _ => {
                     if let Some((done, kind)) = last.replace((Run { start: page, pages: 1 }, mapped)) {
-                        found(done, kind);
+                        goes_on = found(done, kind);
                     }
                 }
             }
+            if !goes_on {
+                break;
+            }
         }
-        if let Some((done, kind)) = last {
+        if let Some((done, kind)) = last.filter(|_| goes_on) {
             found(done, kind);
         }
         self.between();

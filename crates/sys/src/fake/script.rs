@@ -131,6 +131,8 @@ pub struct Counts {
     pub dropped: u64,
     /// Zero-page mappings made.
     pub zero_ins: u64,
+    /// Pages looked at to find those that are mapped.
+    pub looked: u64,
     /// Frames hashed.
     pub digests: u64,
     /// Frames filled with zeros.

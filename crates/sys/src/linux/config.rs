@@ -6,6 +6,7 @@ use crate::file::Fd;
 use crate::futex::Mutex;
 use crate::loans::Loans;
 use crate::user::Ask;
+use ream_page::Block;
 
 /// What a machine is made of.
 pub struct LinuxConfig {
@@ -27,6 +28,8 @@ pub struct LinuxConfig {
     pub moving: Option<&'static Mutex<()>>,
     /// Whom to ask for what this thread may not open.
     pub ask: Ask,
+    /// Whether a block may be given a large page.
+    pub large: fn(Block) -> bool,
     /// Move pages; otherwise copy them, which needs a full userfaultfd and does not recognise pins.
     pub move_pages: bool,
     /// Use io_uring; otherwise threads.

@@ -28,10 +28,13 @@ impl Remote {
                 let Some((server, spoilt)) = table.column_of(*slot) else { return false };
                 let Some(it) = groups.of(*slot) else { return false };
                 let there = it.lost >> server & 1 == 0 && !spoilt || it.is_rebuildable();
+                let whole_here = it.is_whole() && !it.depends_on(groups.leaving);
                 let due = if index == 0 {
-                    it.phase == Phase::Closed && (it.leaving || !it.is_whole() && whole)
+                    it.phase == Phase::Closed && (it.leaving || !whole_here && whole)
                 } else {
-                    (!it.is_whole() || spoilt) && table.copies_of(*slot).count_ones() < 2
+                    let copies = table.copies_of(*slot) as u8;
+                    let stays = whole_here && !spoilt && copies & groups.leaving == 0;
+                    !stays && (copies & !groups.leaving).count_ones() < 2
                 };
                 due && there
             };

@@ -138,6 +138,13 @@ impl Group {
         self.fill.get(server).copied().unwrap_or(0).into()
     }
 
+    /// Whether one of these servers has something that pages depend on.
+    pub(super) fn depends_on(&self, who: u8) -> bool {
+        let filled = (0u8..).zip(self.fill).fold(0, |all, (index, rows)| all | u8::from(rows > 0) << index);
+        let sum = if self.sum == NOBODY { 0 } else { 1 << self.sum };
+        self.phase != Phase::Free && self.members & !self.lost & who & (filled | sum) != 0
+    }
+
     /// Rows of the sum.
     pub(super) fn rows(&self) -> u32 {
         self.fill.iter().copied().max().unwrap_or(0).into()
@@ -176,6 +183,8 @@ pub(super) struct Groups {
     /// The one that is being filled, and before which none is free.
     current: u32,
     cursor: u32,
+    /// Bit by server: it is about to end.
+    pub(super) leaving: u8,
     /// Head of those that may be free.
     listed: u32,
     /// Rows that are taken, and pages in them that are the last of their slots.
@@ -194,6 +203,7 @@ impl Groups {
         used_sums: 0,
         current: NONE,
         cursor: 0,
+        leaving: 0,
         listed: NONE,
         taken: 0,
         live: 0,
@@ -549,9 +559,10 @@ impl Groups {
         })
     }
 
-    /// Pages that are to be copied for want of a server that has their sum; and bit by server, which must not be lost now.
+    /// Pages that are to be copied for want of a server that has their sum, or since a server is about to end; and bit by server, which must not be lost now.
     pub(super) fn exposed(&self) -> (u64, u32) {
-        let exposed = self.list().iter().filter(|it| it.phase != Phase::Free && it.live > 0 && !it.is_whole());
+        let due = |it: &&Group| !it.is_whole() || it.depends_on(self.leaving);
+        let exposed = self.list().iter().filter(|it| it.phase != Phase::Free && it.live > 0).filter(due);
         exposed.fold((0, 0), |(pages, who), it| {
             let depends = if it.is_safe() { 0 } else { it.members & !it.lost };
             (pages + u64::from(it.live), who | u32::from(depends))

@@ -169,6 +169,12 @@ impl Log {
         !self.pieces.is_empty()
     }
 
+    /// Whether something is on its way to a server.
+    pub(super) fn has_pieces_for(&self, server: usize) -> bool {
+        let to = |piece: &Piece| matches!(piece.step, Step::Queued | Step::Sent) && usize::from(piece.server) == server;
+        self.pieces.as_slice().iter().any(to)
+    }
+
     /// Whether no page is on its way.
     pub(super) fn is_settled(&self) -> bool {
         let settled = self.busy == 0;
@@ -251,7 +257,7 @@ impl Remote {
     }
 
     /// Servers that take pages.
-    fn usable(&self) -> u32 {
+    pub(super) fn usable(&self) -> u32 {
         let now = process::now_us();
         let able = |with_ending: bool| {
             let peers = self.peers.iter().enumerate().take(self.count);

@@ -5,7 +5,7 @@
 //! answer: where all are silent it is the network, or ourselves, and waiting is better.
 
 use super::dial::Dialler;
-use super::peer::State;
+use super::peer::{Peer, State};
 use super::{DIAL, LANES, Lost, Nature, News, Remote, Table};
 use crate::{Errno, Wait, process};
 use ream_wire::message::Kind;
@@ -23,26 +23,41 @@ const GLANCE: u64 = 20_000;
 impl Remote {
     /// A server is lost.
     pub(super) fn lose(&mut self, index: usize, lost: Lost) {
-        let Some(peer) = self.peers.get_mut(index).filter(|peer| peer.is_up()) else { return };
+        if !self.peers.get(index).is_some_and(Peer::is_up) {
+            return;
+        }
+        self.config.session.servers().lose(index, process::now_us());
+        self.config.process.counters.server_losses.add(1);
+        let alone = self.count == 1 && self.spill.is_none();
+        if alone {
+            self.part_from(index);
+            self.fatal = true;
+            return self.tell(News::Fatal(index, lost));
+        }
+        self.do_without(index, lost, News::Lost(index, lost));
+    }
+
+    /// Ends the lanes of a server.
+    fn part_from(&mut self, index: usize) {
+        let Some(peer) = self.peers.get_mut(index) else { return };
         peer.shut();
         self.up &= !(1 << index);
         if self.up == 0 {
             // Each has the whole time to come back.
             self.log.wait_anew();
         }
-        self.config.session.servers().lose(index, process::now_us());
-        self.config.process.counters.server_losses.add(1);
-        let alone = self.count == 1 && self.spill.is_none();
-        if alone {
-            self.fatal = true;
-            return self.tell(News::Fatal(index, lost));
-        }
+    }
+
+    /// Goes on without a server, whose loss is `lost` where that is the program's end, and `news` otherwise.
+    pub(super) fn do_without(&mut self, index: usize, lost: Lost, news: News) {
+        self.part_from(index);
         self.close_group();
         self.forget_copies(1 << index, lost);
+        self.look_who_leaves();
         if self.fatal {
             return;
         }
-        self.tell(News::Lost(index, lost));
+        self.tell(news);
         self.mend.wake();
         for tag in 0..self.ops.len() as u32 {
             let writes = self
@@ -212,10 +227,15 @@ impl Remote {
     pub(super) fn publish(&mut self) {
         let (missing, soles) =
             if self.log.is_some() { self.log.exposed } else { (self.counts.missing, self.counts.soles()) };
-        let now = (self.counts.stored, missing, soles, self.up);
+        let mut held = self.counts.held;
+        if self.log.is_some() {
+            // There that bit says something else.
+            held[ream_stats::SPILL] = 0;
+        }
+        let now = (self.counts.stored, missing, soles, self.up, held);
         if now != self.told {
             self.told = now;
-            self.config.process.copies().set(now.0, now.1, now.2, now.3);
+            self.config.process.copies().set(now.0, now.1, now.2, now.3, &now.4);
         }
     }
 

@@ -246,7 +246,6 @@ impl Remote {
         if self.log.is_some() {
             return self.find_row_job();
         }
-        let wanted = self.config.replicas + u32::from(self.config.spill);
         let can = self.up | SPILLED;
         let mut looked = 0;
         while looked < LOOK {
@@ -255,10 +254,7 @@ impl Remote {
                 (self.mend.table, self.mend.slot) = (0, 0);
                 return if core::mem::take(&mut self.mend.found) { Found::More } else { Found::Nothing };
             };
-            let short = |slot: &u32| {
-                let who = table.holder(*slot);
-                who != 0 && who.count_ones() < wanted
-            };
+            let short = |slot: &u32| self.counts.is_short(table.holder(*slot) as u8);
             let end = table.end.max(first).min(first + LOOK);
             let Some(slot) = (first..end).find(short) else {
                 looked += end - first + 1;
@@ -290,7 +286,8 @@ impl Remote {
 
     /// Who is to have a slot that these have. A store that we may not write there is made first.
     fn target_of(&mut self, index: u32, slot: u32, who: u32) -> Option<usize> {
-        let remote = (who & !SPILLED).count_ones();
+        let leaving = self.counts.leaving();
+        let remote = (who & !SPILLED & !leaving).count_ones();
         if self.config.spill && who & SPILLED == 0 {
             let works = self.spill.as_ref().is_some_and(|spill| spill.works(process::now_us()));
             return (index == 0 && works).then_some(ream_stats::SPILL);
@@ -309,7 +306,7 @@ impl Remote {
         };
         if index == 0 {
             if let Some(place) = self.homes.get_mut(segment) {
-                *place = (who & self.up | 1 << target) as u8;
+                *place = (who & self.up & !leaving | 1 << target) as u8;
             }
         }
         self.attic(index, target)

@@ -185,6 +185,8 @@ pub enum News {
     Back(usize),
     /// It is about to end.
     Ending(usize),
+    /// It was about to end, and has nothing any more that is missed: its connections were closed.
+    Emptied(usize),
     /// A page from it was not genuine, and is had from elsewhere.
     Forged(usize),
     /// Pages have fewer copies than wanted, since nobody else has room for them.

@@ -141,6 +141,14 @@ impl Remote {
         self.end(tag, result);
     }
 
+    /// So many pages from a server, or of the local copy, were not what was written there.
+    pub(super) fn count_forged(&self, who: usize, pages: u64) {
+        self.config.process.counters.pages_not_genuine.add(pages);
+        if let Some(server) = self.config.session.servers().get(who) {
+            server.forge(pages);
+        }
+    }
+
     /// Opens the pages of a read where they are. One that does not open is lost there. False when some are to be asked for again:
     /// another has one, or it was not clear what had become of it meanwhile. What nobody else has holds zeros, and whether anybody
     /// wanted it, the pager finds out, which keeps a hash of each page that is stored.
@@ -153,7 +161,7 @@ impl Remote {
         let summed = table.groups().is_some();
         let lane = self.peers.get(index).and_then(|peer| peer.lanes.as_ref()).and_then(|lanes| lanes.get(which));
         let Some(lane) = lane else { return true };
-        let (mut forged, mut elsewhere, mut again) = (false, false, false);
+        let (mut forged, mut elsewhere, mut again) = (0, false, false);
         for number in 0..op.part {
             let slot = op.slot + op.done + number;
             let place = Place { lease: table.lease, store: table.store, slot, version: table.version(slot) };
@@ -184,7 +192,7 @@ impl Remote {
                     continue;
                 }
             }
-            forged = true;
+            forged += 1;
             if summed {
                 table.spoil(slot, index, op.store);
                 (elsewhere, self.log.leaving) = (true, true);
@@ -194,7 +202,8 @@ impl Remote {
             elsewhere |= others != 0;
             table.put(slot, 1, others, &mut self.counts);
         }
-        if forged {
+        if forged > 0 {
+            self.count_forged(index, forged);
             if self.forged.is_none() || !elsewhere {
                 self.forged = Some(index);
             }

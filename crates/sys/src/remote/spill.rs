@@ -259,7 +259,7 @@ impl Remote {
         let key = other.as_ref().unwrap_or(&self.key);
         let can = self.up | SPILLED;
         let Some(table) = self.tables.get_mut(op.table as usize) else { return true };
-        let (mut forged, mut elsewhere, mut again) = (false, false, false);
+        let (mut forged, mut elsewhere, mut again) = (0, false, false);
         for number in 0..op.part {
             let slot = op.slot + op.done + number;
             let bound = Place { lease: table.lease, store: table.store, slot, version: table.version(slot) };
@@ -285,11 +285,12 @@ impl Remote {
                     continue;
                 }
             }
-            forged = true;
+            forged += 1;
             elsewhere |= who & !SPILLED != 0;
             table.put(slot, 1, who & !SPILLED, &mut self.counts);
         }
-        if forged {
+        if forged > 0 {
+            self.count_forged(SPILL, forged);
             self.mend.wake();
             if !elsewhere {
                 self.forged = Some(SPILL);

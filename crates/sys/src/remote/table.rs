@@ -338,26 +338,51 @@ impl Table {
 pub(super) struct Counts {
     /// Copies that each is to have.
     wanted: u32,
+    /// Bit by server: it is about to end, so its copies do not count.
+    leaving: u8,
     /// Slots that somebody has, and of those the ones with fewer copies.
     pub(super) stored: u64,
     pub(super) missing: u64,
-    /// Of each, slots that it alone has.
+    /// Of each, slots that it has, and those that it alone has.
+    pub(super) held: [u64; SERVERS + 1],
     sole: [u64; SERVERS + 1],
 }
 
 impl Counts {
     pub(super) fn new(wanted: u32) -> Counts {
-        Counts { wanted, stored: 0, missing: 0, sole: [0; SERVERS + 1] }
+        Counts { wanted, leaving: 0, stored: 0, missing: 0, held: [0; SERVERS + 1], sole: [0; SERVERS + 1] }
     }
 
-    fn is_short(&self, who: u8) -> bool {
-        who != 0 && who.count_ones() < self.wanted
+    /// Whether a slot that these have lacks a copy.
+    pub(super) fn is_short(&self, who: u8) -> bool {
+        who != 0 && (who & !self.leaving).count_ones() < self.wanted
+    }
+
+    /// Servers that are about to end.
+    pub(super) fn leaving(&self) -> u32 {
+        self.leaving.into()
+    }
+
+    /// Those are about to end from now on, and no others.
+    pub(super) fn set_leaving(&mut self, leaving: u32, tables: &[Table]) {
+        self.leaving = leaving as u8;
+        let slots = tables.iter().flat_map(|table| (0..table.end).map(|slot| table.holder(slot) as u8));
+        self.missing = slots.filter(|who| self.is_short(*who)).count() as u64;
     }
 
     /// A slot changes hands.
     pub(super) fn change(&mut self, from: u8, to: u8) {
         self.stored = self.stored + u64::from(to != 0) - u64::from(from != 0);
         self.missing = self.missing + u64::from(self.is_short(to)) - u64::from(self.is_short(from));
+        let mut differs = from ^ to;
+        while differs != 0 {
+            let who = differs.trailing_zeros();
+            if let Some(held) = self.held.get_mut(who as usize) {
+                // Where pages have a sum, the last bit is set without being counted.
+                *held = if to >> who & 1 != 0 { *held + 1 } else { held.saturating_sub(1) };
+            }
+            differs &= differs - 1;
+        }
         for (who, more) in [(from, false), (to, true)] {
             if who.is_power_of_two() {
                 if let Some(sole) = self.sole.get_mut(who.trailing_zeros() as usize) {

@@ -28,6 +28,7 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
     let Ok(mut remote) = Remote::connect(&RemoteConfig { spill: true, ..config }, None) else { panic!("no memory") };
     remote.config.spill = config.spill;
     remote.spill.take_if(|_| !config.spill);
+    remote.counts = Counts::new(config.replicas + u32::from(config.spill));
     for peer in remote.peers.iter_mut().take(servers) {
         (peer.state, peer.free) = (State::Up, 1 << 30);
     }

@@ -44,12 +44,14 @@ impl Remote {
     }
 
     /// Servers for slots of a segment: those that have it, and as many more as it takes.
-    fn targets(&mut self, slot: u32) -> u32 {
+    pub(super) fn targets(&mut self, slot: u32) -> u32 {
+        let leaving = self.counts.leaving();
         if self.count == 1 {
-            return self.up;
+            let elsewhere = self.spill.as_ref().is_some_and(|spill| spill.works(process::now_us()));
+            return if elsewhere { self.up & !leaving } else { self.up };
         }
         let segment = (slot / SEGMENT) as usize;
-        let mut homes = u32::from(self.homes.get(segment).copied().unwrap_or(0)) & self.up;
+        let mut homes = u32::from(self.homes.get(segment).copied().unwrap_or(0)) & self.up & !leaving;
         while homes.count_ones() < self.config.replicas {
             let Some(index) = self.choose(homes) else { break };
             homes |= 1 << index;

@@ -89,6 +89,7 @@ pub fn config(engine: Engine, store: Fd) -> LinuxConfig {
         loans: None,
         moving: None,
         ask: ream_sys::user::nobody,
+        large: |_| true,
         move_pages: engine.moves,
         uring: engine.uring,
     }
@@ -173,6 +174,7 @@ impl Bed {
         self.machine.present(run, &mut |part, large| {
             all += part.pages;
             huge += if large.huge { part.pages } else { 0 };
+            true
         });
         (all, huge)
     }

@@ -12,6 +12,9 @@ use std::vec::Vec;
 
 const PAGES: u32 = 3;
 
+/// A page as it lies at a server, and its seal.
+type Sealed = ([u8; PAGE_BYTES], [u8; SEAL]);
+
 /// Two servers, of which the first is nearer, that have slots 0 and 2; the slot between was never written.
 fn bed() -> Remote {
     let mut remote = with_lanes(2, |config| config.replicas = 2);
@@ -41,19 +44,31 @@ fn asked(remote: &mut Remote, tag: u32) -> usize {
     index
 }
 
+/// What a server has been sent for a slot when that was written the so-manyeth time.
+fn sealed(remote: &Remote, slot: u32, version: u32) -> Sealed {
+    let own = remote.tables.get(0).unwrap();
+    let place = Place { lease: own.lease, store: own.store, slot, version };
+    let mut page = [slot as u8 | 1; PAGE_BYTES];
+    let seal = remote.key.seal(&place, &mut page).unwrap();
+    (page, seal)
+}
+
 /// That answers: with what was written, but for slots that are bad there and those that were never written.
 fn answer(remote: &mut Remote, index: usize, tag: u32, bad: &[u32]) {
+    answer_with(remote, index, tag, |remote, slot| {
+        let version = remote.tables.get(0).unwrap().version(slot);
+        let bad = bad.contains(&slot) || slot == 1;
+        if bad { ([0; PAGE_BYTES], [0; SEAL]) } else { sealed(remote, slot, version) }
+    });
+}
+
+/// That answers with what it has for each slot.
+fn answer_with(remote: &mut Remote, index: usize, tag: u32, has: impl Fn(&Remote, u32) -> Sealed) {
     let op = *remote.ops.get(tag as usize).unwrap();
     let mut seals = Vec::new();
     for number in 0..op.part {
         let slot = op.slot + op.done + number;
-        let own = remote.tables.get(0).unwrap();
-        let place = Place { lease: own.lease, store: own.store, slot, version: own.version(slot) };
-        let mut page = [slot as u8 | 1; PAGE_BYTES];
-        let mut seal = remote.key.seal(&place, &mut page).unwrap();
-        if bad.contains(&slot) || slot == 1 {
-            (page, seal) = ([0; PAGE_BYTES], [0; SEAL]);
-        }
+        let (page, seal) = has(remote, slot);
         // SAFETY: a frame of the test.
         unsafe {
             let frame = core::ptr::with_exposed_provenance_mut::<u8>(op.place() + number as usize * PAGE_BYTES);
@@ -128,4 +143,34 @@ fn what_is_copied_while_it_is_read_is_asked_for_again() {
     answer(&mut remote, 0, 1, &[]);
     assert_eq!(remote.pop_ended(), Some((1, frames.len() as i32)));
     assert!(is_there(&frames) && remote.forged().is_none());
+}
+
+#[test]
+fn what_was_there_before_or_belongs_elsewhere_is_not_taken_though_it_is_genuine() {
+    // Slot 2 as it was before it was written again; and what is in slot 0, seal and all.
+    let cases: [fn(&Remote) -> Sealed; 2] = [|remote| sealed(remote, 2, 1), |remote| sealed(remote, 0, 1)];
+    for case in cases {
+        let mut remote = bed();
+        write(&mut remote, 2, 0b11);
+        let counters = &remote.config.process.counters;
+        let before = counters.pages_not_genuine.get();
+        let mut frames = vec![9; PAGES as usize * PAGE_BYTES];
+        read(&mut remote, 1, &mut frames);
+        assert_eq!(asked(&mut remote, 1), 0);
+        answer_with(&mut remote, 0, 1, |remote, slot| match slot {
+            0 => sealed(remote, 0, 1),
+            1 => ([0; PAGE_BYTES], [0; SEAL]),
+            _ => case(remote),
+        });
+        // It counts as lost there, and is had from the other.
+        assert_eq!((remote.pop_ended(), asked(&mut remote, 1)), (None, 1));
+        answer(&mut remote, 1, 1, &[]);
+        assert_eq!(remote.pop_ended(), Some((1, frames.len() as i32)));
+        assert!(is_there(&frames));
+        assert_eq!(remote.take_news(), Some(News::Forged(0)));
+        assert_eq!(remote.tables.get(0).map(|own| [own.holder(0), own.holder(2)]), Some([0b11, 0b10]));
+        let servers = remote.config.session.servers();
+        let bad = |index: usize| servers.get(index).map(ream_stats::Server::forged);
+        assert_eq!((counters.pages_not_genuine.get() - before, bad(0), bad(1)), (1, Some(1), Some(0)));
+    }
 }

@@ -1,0 +1,63 @@
+/* Processes that have all that they reserved, together nearly the budget, wait; then one more begins, and goes through its
+ * memory until it has a good part of it in RAM. Arguments: how many wait, MiB of each, and MiB that are a good part. */
+#include "common.h"
+#include <sys/wait.h>
+#include <time.h>
+
+static void one(size_t words, long enough)
+{
+	uint64_t *data = malloc(words * 8);
+	time_t end = time(NULL) + 60;
+	char byte = 0;
+
+	must(data);
+	fill(data, words, 7, 0);
+	must(write(4, &byte, 1) == 1);
+	if (enough == 0)
+		must(read(3, &byte, 1) == 1);
+	while (own_kib(getpid()) < enough) {
+		if (time(NULL) > end)
+			fail("%ld KiB of its own in RAM, should come to %ld", own_kib(getpid()), enough);
+		check(data, words, 7, 0, "in the newcomer");
+	}
+	check(data, words, 7, 0, "in the end");
+	_exit(0);
+}
+
+static pid_t start(char **argv, char *enough)
+{
+	pid_t pid = fork();
+
+	must(pid >= 0);
+	if (pid == 0) {
+		execl("/proc/self/exe", "one", argv[1], argv[2], enough, "one", NULL);
+		must(!"execl");
+	}
+	return pid;
+}
+
+int main(int argc, char **argv)
+{
+	size_t count = argument(argc, argv, 1, 3), words = argument(argc, argv, 2, 5) * MEGABYTE / 8;
+	int gun[2], ready[2], status;
+	char byte = 0;
+
+	if (argc > 4)
+		one(words, argument(argc, argv, 3, 0) << 10);
+	must(argc == 4 && pipe(gun) == 0 && pipe(ready) == 0);
+	/* Everybody reads from 3 and writes to 4. */
+	must(dup2(gun[1], 105) == 105 && dup2(ready[0], 106) == 106 && dup2(gun[0], 103) == 103 && dup2(ready[1], 104) == 104);
+	must(dup2(103, 3) == 3 && dup2(104, 4) == 4);
+	for (size_t i = 0; i < count; i++)
+		start(argv, "0");
+	for (size_t i = 0; i < count; i++)
+		must(read(106, &byte, 1) == 1);
+	pid_t last = start(argv, argv[3]);
+	must(waitpid(last, &status, 0) == last && status == 0);
+	for (size_t i = 0; i < count; i++)
+		must(write(105, &byte, 1) == 1);
+	for (size_t i = 0; i < count; i++)
+		must(wait(&status) > 0 && status == 0);
+	printf("all\n");
+	return 0;
+}
