@@ -1,8 +1,10 @@
 //! Processes of one run, found by a mark in their environment, and what they were doing when they hung.
 
+use crate::place::ream_binary;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// The processes of one run: those whose environment holds the run's mark.
@@ -72,6 +74,11 @@ pub fn report(pid: i32) -> String {
         let id = number(&task).unwrap_or(0);
         let _ = writeln!(text, "  thread {id} {} {state} syscall {}", name.trim(), read(task.join("syscall")).trim());
         let _ = writeln!(text, "    {}", read(task.join("stack")).trim().replace('\n', "\n    "));
+    }
+    // What the pager says of it; one that does not answer is not waited for.
+    let status = Command::new("timeout").arg("5").arg(ream_binary()).arg("status").arg(pid.to_string()).output();
+    if let Ok(Output { stdout, stderr, .. }) = status {
+        let _ = writeln!(text, "{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     }
     text
 }

@@ -223,7 +223,7 @@ impl Run {
         let text = format!("{command:?}");
         let deadline = begun + self.deadline * patience();
         let pid = child.id() as i32;
-        let readers = Some((stdout, stderr));
+        let readers = Cell::new(Some([stdout, stderr]));
         let (reaped, agent) = (false, Cell::new(None));
         Running { pid, child, reaped, readers, scratch, own_store, summary, cgroup, left, agent, begun, deadline, text }
     }
@@ -247,7 +247,7 @@ pub struct Running {
     child: Child,
     reaped: bool,
     /// Read standard output and standard error; `None` once it has ended.
-    readers: Option<(Reader, Reader)>,
+    readers: Cell<Option<[Reader; 2]>>,
     scratch: Scratch,
     own_store: PathBuf,
     summary: PathBuf,
@@ -316,8 +316,31 @@ impl Running {
     }
 
     fn hung(&self, what: &str) -> ! {
+        let elapsed = self.begun.elapsed();
         let processes: Vec<String> = self.left.alive().into_iter().map(report).collect();
-        panic!("{}\n{what} after {:.0?}\n{}", self.text, self.begun.elapsed(), processes.concat());
+        self.kill();
+        // What they have said says most; a pipe that somebody else has as well does not end.
+        let late = Instant::now() + Duration::from_secs(5);
+        let said = self.readers.take().map(|readers| {
+            while !readers.iter().all(Reader::is_finished) && Instant::now() < late {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            readers.map(|reader| match reader.is_finished() {
+                true => String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned(),
+                false => "(not known: the pipe is still open)".to_string(),
+            })
+        });
+        let [stdout, stderr] = said.unwrap_or_default();
+        let text = &self.text;
+        panic!("{text}\n{what} after {elapsed:.0?}\n{}stdout: {stdout}\nstderr: {stderr}", processes.concat());
+    }
+
+    /// Kills it, and everything it has started.
+    fn kill(&self) {
+        self.left.kill();
+        if !self.reaped {
+            self.signal(libc::SIGKILL);
+        }
     }
 
     /// Waits for its end, and for that of everything it has started.
@@ -354,7 +377,7 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let (stdout, stderr) = self.readers.take().expect("it is finished once only");
+        let [stdout, stderr] = self.readers.take().expect("it is finished once only");
         let (stdout, stderr) = (stdout.join().expect("stdout"), stderr.join().expect("stderr"));
         let files: Vec<_> = std::fs::read_dir(&self.own_store).into_iter().flatten().flatten().collect();
         assert!(files.is_empty(), "{}\nleft in its store: {files:?}", self.text);
@@ -411,12 +434,12 @@ impl Running {
 impl Drop for Running {
     /// A test that fails in the middle leaves nothing behind.
     fn drop(&mut self) {
-        if self.readers.is_some() {
-            self.left.kill();
-            if !self.reaped {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-            }
+        if self.readers.take().is_some() {
+            self.kill();
+        }
+        if !self.reaped {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
     }
 }
