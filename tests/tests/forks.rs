@@ -52,6 +52,18 @@ fn what_was_shared_and_is_written_fits_the_budget() {
     }
 }
 
+/// Paging begins in the child before its first instruction, where what it has in RAM and what both have reserved come to more than
+/// the budget. (It said after half a minute, while which the child stood still, that nobody watched: the watcher waited for it.)
+#[test]
+fn a_child_is_paged_at_once_where_it_must_be() {
+    let Some(program) = Case::new("c/fork_rewrite.c", &[], 128).build() else { return };
+    for untouched in ["20", "60"] {
+        let outcome = Run::of(&program).args(["60", "139264", untouched]).memory(128).finish();
+        outcome.exited(0);
+        assert_eq!((&*outcome.out(), &*outcome.err()), ("both\n", ""), "{}", outcome.describe());
+    }
+}
+
 /// What a parent has only reserved is its child's where the child needs it: nothing is paged as long as all that is used fits.
 #[test]
 fn what_is_reserved_and_not_used_is_left_to_a_child() {

@@ -154,4 +154,5 @@ unsafe extern "C" fn child() {
         // SAFETY: no other thread is there. libc may have done the same already, so it cannot be unlocked.
         unsafe { _IO_list_resetlock() };
     }
+    engine::fork_child_watched();
 }

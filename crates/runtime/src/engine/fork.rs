@@ -280,7 +280,7 @@ pub fn fork_parent() {
     set_signal_mask(kept.signals);
 }
 
-/// After the copy, in the child.
+/// After the copy, in the child; [`fork_child_watched`] is to follow.
 pub fn fork_child() {
     // SAFETY: as in `fork_prepare`; the child has this thread only.
     let kept = unsafe { &mut *KEPT.0.get() };
@@ -298,7 +298,6 @@ pub fn fork_child() {
     }
     super::bloat::reset();
     follow::begin_anew();
-    let mut handed = 0;
     // Those of threads that stayed behind.
     LOANS.forget_all();
     if let Some(session) = ENGINE.session() {
@@ -307,7 +306,6 @@ pub fn fork_child() {
             ENGINE.process.store(child_of(kept).index, SeqCst);
             if let Some(entry) = ENGINE.entry() {
                 entry.set_program(identity::program());
-                handed = entry.held_pages();
             }
         } else if kept.engaged {
             if !kept.refused {
@@ -347,20 +345,24 @@ pub fn fork_child() {
         if READY.load(SeqCst) == 2 {
             process::end_process(125);
         }
-    } else {
-        super::forget_left_out();
-        match ENGINE.phase() {
-            // The watcher was the parent's.
-            Phase::Watching => {
-                ENGINE.listening.store(0, SeqCst);
-                ENGINE.set_phase(Phase::Idle);
-                charge_child(handed);
-            }
-            Phase::Idle => charge_child(handed),
-            _ => {}
-        }
+        return;
     }
-    set_signal_mask(kept.signals);
+    super::forget_left_out();
+    if ENGINE.phase() == Phase::Watching {
+        // The watcher was the parent's.
+        ENGINE.listening.store(0, SeqCst);
+        ENGINE.set_phase(Phase::Idle);
+    }
+}
+
+/// Last in the child: what it has is watched, should it come to more than is left for it. No lock is held any more: where paging
+/// must begin at once, the watcher wants to read what they guard first, and this waits for it.
+pub fn fork_child_watched() {
+    if matches!(ENGINE.phase(), Phase::Idle | Phase::Watching) {
+        charge_child(ENGINE.entry().map_or(0, Process::held_pages));
+    }
+    // SAFETY: as in `fork_prepare`; the program's code does not run in the child yet.
+    set_signal_mask(unsafe { &*KEPT.0.get() }.signals);
 }
 
 /// What a fork has asked the watcher for is over.

@@ -40,7 +40,7 @@ use ream_sys::rwlock::RwLock;
 
 pub use bloat::give_nothing;
 pub use follow::follow_rights;
-pub use fork::{fork_child, fork_parent, fork_prepare, forking};
+pub use fork::{fork_child, fork_child_watched, fork_parent, fork_prepare, forking};
 pub use libc_data::find as find_libc_data;
 pub use message::{tell, warn};
 

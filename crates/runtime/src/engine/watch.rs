@@ -3,6 +3,7 @@
 //! exist.
 
 use super::mailbox::Command;
+use super::message::warn;
 use super::wires::Wires;
 use super::{ENGINE, Phase, follow, pager, setup};
 use crate::agent;
@@ -102,6 +103,12 @@ pub fn until_guarding() {
         }
         // Where it finds at its first look that paging must begin, it never guards, and only the phase changes.
         futex::wait(&ENGINE.listening, listening, Some(GLANCE), Scope::Private);
+    }
+    if ENGINE.phase() == Phase::Watching {
+        warn(format_args!(
+            "memory of this program is not watched after {} s, and may exceed the budget: no processor is left for that",
+            PATIENCE / 1_000_000
+        ));
     }
 }
 
