@@ -49,7 +49,7 @@ _ream() {
         --servers) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --threshold) COMPREPLY=(); return ;;
         --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$current"); return ;;
-        --engine) mapfile -t COMPREPLY < <(compgen -W "auto move copy usermode" -- "$current"); return ;;
+        --engine) mapfile -t COMPREPLY < <(compgen -W "auto move copy usermode copy-always" -- "$current"); return ;;
         --io) mapfile -t COMPREPLY < <(compgen -W "auto uring threads" -- "$current"); return ;;
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto lazy aggressive" -- "$current"); return ;;
         --pages) mapfile -t COMPREPLY < <(compgen -W "auto small 64k huge hugetlb 1g" -- "$current"); return ;;

@@ -32,7 +32,7 @@ complete -c ream -n "__fish_seen_subcommand_from run" -l insecure -d 'no keys, n
 complete -c ream -n "__fish_seen_subcommand_from run" -l threshold -x -d 'smallest block paged where not everything may be'
 complete -c ream -n "__fish_seen_subcommand_from run" -l summary -F -d 'at the end, print what was done, or write it to FILE as JSON'
 complete -c ream -n "__fish_seen_subcommand_from run" -l log -x -a 'error warn info debug' -d 'what to report while running, and where'
-complete -c ream -n "__fish_seen_subcommand_from run" -l engine -x -a 'auto move copy usermode' -d 'how pages come and go'
+complete -c ream -n "__fish_seen_subcommand_from run" -l engine -x -a 'auto move copy usermode copy-always' -d 'how pages come and go'
 complete -c ream -n "__fish_seen_subcommand_from run" -l io -x -a 'auto uring threads' -d 'how the store is read and written'
 complete -c ream -n "__fish_seen_subcommand_from run" -l fetch -x -a 'auto lazy aggressive' -d 'how much to bring in at a touch'
 complete -c ream -n "__fish_seen_subcommand_from run" -l pages -x -a 'auto small 64k huge hugetlb 1g' -d 'size of the pages that the program\'s memory is given'

@@ -215,8 +215,9 @@ pub const OPTIONS: &[Spec] = &[
         default: "auto",
         help: "how pages come and go",
         long: "move: pages are moved in and out whole (full userfaultfd, Linux 6.8). copy: they are copied and \
-               write-protected (full userfaultfd, Linux 5.7), and what a device writes to memory by itself while it is \
-               paged out (O_DIRECT reads, buffers of io_uring, RDMA) is not seen. usermode: only blocks from the threshold are paged, \
+               write-protected (full userfaultfd, Linux 5.7). What a device writes to memory by itself would be lost then: while the \
+               program has an io_uring, a file opened with O_DIRECT, or a device for RDMA or graphics open, nothing leaves RAM, \
+               and the budget may be exceeded, which is said. copy-always: the same without that care. usermode: only blocks from the threshold are paged, \
                which ordinary users may always do (Linux 5.11). auto: the first of these that the kernel allows. Any \
                other than auto is meant strictly: if it is not to be had, the program is not started.",
         variable: "REAM_ENGINE",

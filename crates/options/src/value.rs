@@ -4,7 +4,7 @@ use crate::size::{SizeError, parse_decimal, parse_size};
 use core::fmt;
 
 /// The engines; the place of a word is the number stored in a session.
-pub const ENGINES: &[&str] = &["auto", "move", "copy", "usermode"];
+pub const ENGINES: &[&str] = &["auto", "move", "copy", "usermode", "copy-always"];
 /// Ways of reading and writing the store; the place of a word is the number stored in a session.
 pub const IO: &[&str] = &["auto", "uring", "threads"];
 /// How much is brought in at a touch; the place of a word is the number stored in a session.

@@ -117,7 +117,7 @@ fn status(to: usize) -> Result<(), Errno> {
         let name: &[u8] = match session.engine() {
             Engine::Auto => b"auto",
             Engine::Move => b"move",
-            Engine::Copy => b"copy",
+            Engine::Copy | Engine::CopyAlways => b"copy",
             Engine::UserMode => b"usermode",
         };
         for (place, byte) in status.engine.iter_mut().zip(name) {

@@ -69,6 +69,8 @@ stored_enum! {
         Copy = 2,
         /// userfaultfd of an ordinary user: the program's own touches only.
         UserMode = 3,
+        /// [`Engine::Copy`], whatever devices may write meanwhile.
+        CopyAlways = 4,
     }
 }
 

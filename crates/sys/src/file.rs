@@ -310,9 +310,14 @@ fn close_range(first: usize, last: usize) -> Result<(), Errno> {
 
 /// Reads a symbolic link into `buffer`; the number of bytes.
 pub fn read_link(path: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
+    read_link_at(Fd(AT_FDCWD as i32), path, buffer)
+}
+
+/// The same, seen from the directory `at`.
+pub fn read_link_at(at: Fd, path: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
     let (name, place) = (path.as_ptr().expose_provenance(), buffer.as_mut_ptr().expose_provenance());
     // SAFETY: the path ends with a zero byte; the kernel writes at most the buffer's length.
-    unsafe { call4(number::__NR_readlinkat, AT_FDCWD, name, place, buffer.len()) }
+    unsafe { call4(number::__NR_readlinkat, at.arg(), name, place, buffer.len()) }
 }
 
 /// While it exists, and has been raised, this process may open as many files as its hard limit allows.

@@ -72,6 +72,8 @@ pub struct LinuxMachine {
     io: Io,
     /// /proc/self/mem, where pages are copied instead of moved.
     memory: Option<Fd>,
+    /// Nothing is copied out now.
+    keeps: bool,
     helper: Helper,
     follower: Follower,
     key: &'static Key,
@@ -158,6 +160,7 @@ impl LinuxMachine {
             moving: config.moving,
             large: config.large,
             own: process::watch_process(process::process_id()).unwrap_or(Fd::NONE),
+            keeps: false,
             memory: if config.move_pages { None } else { Some(open_memory(config.ask)?) },
         })
     }
@@ -174,16 +177,6 @@ impl LinuxMachine {
     /// Whether nothing is in memory only that was told to be stored.
     pub fn is_settled(&self) -> bool {
         self.remote.as_ref().is_none_or(Remote::is_settled) && self.tiers.as_ref().is_none_or(Tiers::is_settled)
-    }
-
-    /// How the userfaultfd was obtained.
-    pub fn access(&self) -> Access {
-        self.inbox.uffd.access
-    }
-
-    /// Whether pages are moved by the kernel; otherwise they are copied.
-    pub fn moves(&self) -> bool {
-        self.memory.is_none()
     }
 
     /// Room for every tag; a full queue means that a tag was used twice.
@@ -265,6 +258,7 @@ impl Machine for LinuxMachine {
             match self.memory {
                 _ if free == 0 => Moved { pages: 0, stop: None },
                 None => mover::move_pages(inbox, pagemap, (destination, page), free, Direction::Out),
+                Some(_) if self.keeps => Moved { pages: 0, stop: Some(Stop::Busy) },
                 Some(memory) => copier::move_out(inbox, pagemap, memory, page, destination, free),
             }
         };

@@ -323,7 +323,7 @@ pub fn alone() -> bool {
     let Ok(folder) = file::open(c"/proc/self/task", file::flags::READ, 0) else { return false };
     let own = thread_id();
     let (mut alone, mut met) = (true, false);
-    procfs::each_thread(folder, &mut |id| {
+    procfs::each_number(folder, &mut |id| {
         met |= id == own;
         alone &= id == own || procfs::blocks(id, OF_LIBC);
     });

@@ -9,24 +9,39 @@ pub(crate) fn open_status(folder: &[u8], id: u32) -> Option<Fd> {
     open(folder, id, b"/stat\0")
 }
 
-fn open(folder: &[u8], id: u32, last: &[u8]) -> Option<Fd> {
+/// Opens a file or folder of a process or thread.
+pub(crate) fn open(folder: &[u8], id: u32, last: &[u8]) -> Option<Fd> {
     let mut path = [0u8; 40];
-    let mut digits = [0u8; 10];
-    let mut rest = id;
-    let mut count = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        count += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    let name = folder.iter().chain(digits.iter().skip(10 - count)).chain(last);
+    let (digits, skipped) = decimal(id);
+    let name = folder.iter().chain(digits.iter().skip(skipped)).chain(last);
     for (place, letter) in path.iter_mut().zip(name) {
         *place = *letter;
     }
     file::open(CStr::from_bytes_until_nul(&path).ok()?, file::flags::READ, 0).ok()
+}
+
+/// A number as a name.
+pub(crate) fn name(number: u32, place: &mut [u8; 12]) -> Option<&CStr> {
+    let (digits, skipped) = decimal(number);
+    *place = [0; 12];
+    for (place, digit) in place.iter_mut().zip(digits.iter().skip(skipped)) {
+        *place = *digit;
+    }
+    CStr::from_bytes_until_nul(place).ok()
+}
+
+/// The digits of a number, and how many places before them are empty.
+fn decimal(number: u32) -> ([u8; 10], usize) {
+    let (mut digits, mut rest, mut first) = ([0u8; 10], number, 10);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        first -= 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    (digits, first)
 }
 
 /// Reads a numeric field, counted from 1 and at least the third, of an open status line.
@@ -115,8 +130,8 @@ fn is_of_a_file(line: &[u8]) -> bool {
     (words.next(), words.next()) != (Some(b"00:00"), Some(b"0"))
 }
 
-/// Names the threads of this process, whose folder of /proc is open.
-pub(crate) fn each_thread(folder: Fd, found: &mut dyn FnMut(u32)) {
+/// Names the threads of this process whose folder of /proc is open, or the descriptors: what is called by a number in it.
+pub(crate) fn each_number(folder: Fd, found: &mut dyn FnMut(u32)) {
     // SAFETY: an offset in a file.
     let _ = unsafe { call3(number::__NR_lseek, folder.0 as usize, 0, 0) };
     let mut entries = [0u8; 4096];
@@ -194,7 +209,7 @@ mod tests {
         let folder = file::open(c"/proc/self/task", file::flags::READ, 0).unwrap();
         for _ in 0..2 {
             let mut own = 0;
-            each_thread(folder, &mut |id| own += u32::from(id == process::thread_id()));
+            each_number(folder, &mut |id| own += u32::from(id == process::thread_id()));
             assert_eq!(own, 1);
         }
         file::close(folder);

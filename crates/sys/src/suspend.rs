@@ -241,7 +241,7 @@ impl Suspender {
         self.forget();
         let own = process::thread_id();
         let (tasks, count) = (&mut self.tasks, &mut self.count);
-        procfs::each_thread(self.folder, &mut |id| {
+        procfs::each_number(self.folder, &mut |id| {
             if id == own || procfs::blocks(id, SIGURG) {
                 return;
             }

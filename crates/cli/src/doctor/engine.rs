@@ -102,7 +102,7 @@ impl Probe {
         let full = self.full.or(self.device).unwrap_or(0);
         match engine {
             "move" => full & feature::MOVE != 0,
-            "copy" => full & feature::WRITE_PROTECT != 0,
+            "copy" | "copy-always" => full & feature::WRITE_PROTECT != 0,
             "usermode" => full != 0 || self.user_only.is_ok(),
             _ => false,
         }
@@ -165,8 +165,8 @@ impl Findings {
         let why = match engine {
             Some("move") => "userfaultfd is whole and pages can be moved",
             Some("copy") => {
-                "userfaultfd is whole, but pages cannot be moved before Linux 6.8: they are copied, and what devices write to \
-                 paged memory by themselves (O_DIRECT, io_uring, RDMA) can be lost"
+                "userfaultfd is whole, but pages cannot be moved before Linux 6.8: they are copied, and nothing \
+                 leaves RAM while the program has something open by which devices write to memory (O_DIRECT, io_uring, RDMA)"
             }
             Some(_) => "only faults of the program's own code may be answered, so only large blocks are paged",
             None => "there is no userfaultfd",

@@ -11,7 +11,7 @@ fn mistakes_on_the_command_line_end_with_125() {
     refuses(
         &["run", "--engine", "mvoe", "true"],
         125,
-        "ream: --engine: \"mvoe\": not one of auto, move, copy, usermode; did you mean move?",
+        "ream: --engine: \"mvoe\": not one of auto, move, copy, usermode, copy-always; did you mean move?",
     );
     refuses(&["help", "rnu"], 125, "ream: help: rnu: no such command; did you mean run?");
     refuses(&["completions", "tcsh"], 125, "ream: completions: tcsh: not bash, zsh or fish");

@@ -63,6 +63,15 @@ impl Kept {
         self.store_count += 1;
         true
     }
+
+    /// The child has its own now, or there is none.
+    fn close_stores(&mut self) {
+        for fd in self.stores.get(..self.store_count).unwrap_or(&[]).iter().filter(|fd| **fd != Fd::NONE) {
+            file::close(*fd);
+        }
+        self.store_count = 0;
+        LENT.store(false, SeqCst);
+    }
 }
 
 struct Cell(UnsafeCell<Kept>);
@@ -130,6 +139,14 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 pub(super) fn forked() -> bool {
     FORKED.load(SeqCst)
 }
+
+/// Whether the program's table holds descriptors of ours, which a child is to have.
+pub(super) fn lends_stores() -> bool {
+    LENT.load(SeqCst)
+}
+
+/// See [`lends_stores`].
+static LENT: AtomicBool = AtomicBool::new(false);
 
 /// Whether some thread is forking just now.
 pub fn forking() -> bool {
@@ -259,10 +276,7 @@ pub fn fork_parent() {
         }
         drop(regions);
     }
-    for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]).iter().filter(|fd| **fd != Fd::NONE) {
-        file::close(*fd);
-    }
-    kept.store_count = 0;
+    kept.close_stores();
     if kept.engaged {
         RELEASED.fetch_add(1, SeqCst);
         futex::wake(&RELEASED, u32::MAX, Scope::Private);
@@ -338,10 +352,7 @@ pub fn fork_child() {
         while READY.load(SeqCst) == 0 {
             futex::wait(&READY, 0, None, Scope::Private);
         }
-        for fd in kept.stores.get(..kept.store_count).unwrap_or(&[]).iter().filter(|fd| **fd != Fd::NONE) {
-            file::close(*fd);
-        }
-        kept.store_count = 0;
+        kept.close_stores();
         if READY.load(SeqCst) == 2 {
             process::end_process(125);
         }
@@ -488,6 +499,7 @@ fn open_stores(kept: &mut Kept) -> bool {
     let (ancestors, count) = unsafe { &*ANCESTORS.0.get() };
     let thread = pager::THREAD.load(SeqCst);
     kept.store_count = 0;
+    LENT.store(true, SeqCst);
     let own = OWN.iter().map(|fd| Fd(fd.load(SeqCst)));
     // The program's table may be full, and these are there for a moment only.
     let mut more = file::MoreFiles::not_yet();

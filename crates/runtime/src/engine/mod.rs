@@ -7,6 +7,7 @@
 mod bloat;
 mod company;
 mod dense;
+mod devices;
 mod follow;
 mod fork;
 mod libc_data;

@@ -2,6 +2,7 @@
 //! rest of the process's life.
 
 use super::company::{Company, Used};
+use super::devices::Devices;
 use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
@@ -35,6 +36,8 @@ const IDLE: u64 = 100_000;
 const BRIEF: u64 = 1000;
 /// Pages by which the budget is overdrawn at a time when nothing can be evicted and a thread waits.
 const OVERDRAFT: u64 = 256;
+/// The same while nothing leaves at all.
+const KEPT: u64 = 4096;
 /// How often processes that have executed another program are looked for while somebody starves, in microseconds.
 const SWEEPING: u64 = 1_000_000;
 /// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
@@ -198,6 +201,7 @@ pub(super) fn run() -> ! {
         overdrawn: false,
         switching: Switching::default(),
         zeros: Zeros::default(),
+        devices: Devices::default(),
     };
     loop {
         pager.turn();
@@ -221,11 +225,13 @@ struct Pager {
     overdrawn: bool,
     switching: Switching,
     zeros: Zeros,
+    devices: Devices,
 }
 
 impl Pager {
     fn turn(&mut self) {
         remote::look(self.shard.machine_mut());
+        self.devices.look(self.shard);
         if self.command.is_some() {
             self.shard.withhold(false);
         }
@@ -282,6 +288,10 @@ impl Pager {
         if self.shard.limit() > limit {
             self.starving_since = 0;
             return true;
+        }
+        if self.devices.keep() {
+            self.overdrawn = true;
+            return self.overdraw(KEPT);
         }
         if self.starving_since == 0 {
             self.starving_since = self.last_look;

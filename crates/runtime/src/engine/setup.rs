@@ -59,7 +59,7 @@ pub(super) fn machine(
     let moves: &[bool] = match session.config().engine() {
         ream_stats::Engine::Auto | ream_stats::Engine::UserMode => &[true, false],
         ream_stats::Engine::Move => &[true],
-        ream_stats::Engine::Copy => &[false],
+        ream_stats::Engine::Copy | ream_stats::Engine::CopyAlways => &[false],
     };
     let swap = settled.swap();
     let rings: &[bool] = match session.config().io() {

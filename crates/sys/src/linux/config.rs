@@ -1,10 +1,12 @@
 //! What a machine is made of, and why it could not be made.
 
+use super::LinuxMachine;
 use crate::Errno;
 use crate::digest::Key;
 use crate::file::Fd;
 use crate::futex::Mutex;
 use crate::loans::Loans;
+use crate::uffd::Access;
 use crate::user::Ask;
 use ream_page::Block;
 
@@ -47,4 +49,22 @@ pub struct Setup {
 
 pub(super) fn fail(what: &'static str) -> impl Fn(Errno) -> Setup {
     move |errno| Setup { what, errno }
+}
+
+impl LinuxMachine {
+    /// How the userfaultfd was obtained.
+    pub fn access(&self) -> Access {
+        self.inbox.uffd.access
+    }
+
+    /// Whether nothing is copied out from now on: a device may write to any page without our hearing of it. Pages that are moved
+    /// by the kernel leave all the same, which refuses those.
+    pub fn keep(&mut self, all: bool) {
+        self.keeps = all;
+    }
+
+    /// Whether pages are moved by the kernel; otherwise they are copied.
+    pub fn moves(&self) -> bool {
+        self.memory.is_none()
+    }
 }
