@@ -120,7 +120,11 @@ fn refusals_name_where_what_and_why() {
         ("memory", "", "--memory: no size given; write for example 512M or 1.5G".into()),
         ("memory", "101%", "--memory: \"101%\": not a percentage above 0% and up to 100%".into()),
         ("threshold", "4k", "--threshold: \"4k\": smaller than can be paged; give at least 64K".into()),
-        ("engine", "mov", "--engine: \"mov\": not one of auto, move, copy, usermode, copy-always; did you mean move?".into()),
+        (
+            "engine",
+            "mov",
+            "--engine: \"mov\": not one of auto, move, copy, usermode, copy-always; did you mean move?".into(),
+        ),
         ("fetch", "x", "--fetch: \"x\": not one of auto, lazy, aggressive".into()),
         ("log", "loud", "--log: \"loud\": not one of error, warn, info, debug".into()),
         ("log", "info:", "--log: \"info:\": no file after the colon".into()),
