@@ -230,6 +230,10 @@ unsafe impl<T: Zeroable + Send> Send for MapSlice<T> {}
 // SAFETY: it owns its memory like a box of T.
 unsafe impl<T: Zeroable + Sync> Sync for MapSlice<T> {}
 
+/// Tables from this size on get large pages where those are on for everyone. The smaller ones, most of which are nearly empty, do not:
+/// together they took 10 MiB of a process then, which no budget had heard of.
+const LARGE_TABLE: usize = 8 * BLOCK_BYTES;
+
 impl<T: Zeroable> MapSlice<T> {
     /// Maps room for `len` values, all zero.
     pub fn new(len: usize) -> Result<MapSlice<T>, Errno> {
@@ -237,9 +241,12 @@ impl<T: Zeroable> MapSlice<T> {
         if bytes == 0 {
             return Ok(MapSlice::empty());
         }
-        // From a block's size on, aligned: large tables get large pages where those are on for everyone.
-        let align = if bytes >= BLOCK_BYTES { BLOCK_BYTES } else { PAGE_BYTES };
-        let start = map(bytes, align, Protection::ReadWrite)?;
+        let is_large = bytes >= LARGE_TABLE;
+        let start = map(bytes, if is_large { BLOCK_BYTES } else { PAGE_BYTES }, Protection::ReadWrite)?;
+        if !is_large {
+            // SAFETY: our own memory, which keeps its content.
+            let _ = unsafe { advise(start.as_ptr().expose_provenance(), bytes, Advice::NoHugePage) };
+        }
         Ok(MapSlice { start: start.cast(), len, owns: PhantomData })
     }
     /// A slice of no values.
