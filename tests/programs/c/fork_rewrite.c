@@ -2,6 +2,7 @@
  * fit the budget again, and stay there. Arguments: MiB of data, KiB that both may have of their own in RAM, and MiB of
  * memory that is never touched. */
 #include "common.h"
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -22,6 +23,9 @@ int main(int argc, char **argv)
 	must(pid >= 0);
 	fill(data, words, 3, pid ? 1 : 2);
 	if (pid == 0) {
+		sigset_t blocked;
+
+		must(sigprocmask(SIG_BLOCK, NULL, &blocked) == 0 && sigisemptyset(&blocked));
 		/* With its parent's end closed, it ends with its parent. */
 		close(end[1]);
 		must(write(written[1], &byte, 1) == 1 && read(end[0], &byte, 1) == 1);

@@ -356,24 +356,23 @@ pub fn fork_child() {
         if READY.load(SeqCst) == 2 {
             process::end_process(125);
         }
-        return;
+    } else {
+        super::forget_left_out();
+        if ENGINE.phase() == Phase::Watching {
+            // The watcher was the parent's.
+            ENGINE.listening.store(0, SeqCst);
+            ENGINE.set_phase(Phase::Idle);
+        }
     }
-    super::forget_left_out();
-    if ENGINE.phase() == Phase::Watching {
-        // The watcher was the parent's.
-        ENGINE.listening.store(0, SeqCst);
-        ENGINE.set_phase(Phase::Idle);
-    }
+    set_signal_mask(kept.signals);
 }
 
 /// Last in the child: what it has is watched, should it come to more than is left for it. No lock is held any more: where paging
 /// must begin at once, the watcher wants to read what they guard first, and this waits for it.
 pub fn fork_child_watched() {
     if matches!(ENGINE.phase(), Phase::Idle | Phase::Watching) {
-        charge_child(ENGINE.entry().map_or(0, Process::held_pages));
+        super::masked(|| charge_child(ENGINE.entry().map_or(0, Process::held_pages)));
     }
-    // SAFETY: as in `fork_prepare`; the program's code does not run in the child yet.
-    set_signal_mask(unsafe { &*KEPT.0.get() }.signals);
 }
 
 /// What a fork has asked the watcher for is over.
