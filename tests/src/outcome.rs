@@ -52,9 +52,11 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error as text.
+    /// Standard error as text, without the line that Ream says of every program where the device is slow for a minute.
     pub fn err(&self) -> String {
-        String::from_utf8_lossy(&self.stderr).into_owned()
+        const SLOW: &str = "ream: over half of the last minute was spent waiting for pages; ";
+        let text = String::from_utf8_lossy(&self.stderr);
+        text.split_inclusive('\n').filter(|line| !line.starts_with(SLOW)).collect()
     }
 
     fn tail(bytes: &[u8]) -> String {
