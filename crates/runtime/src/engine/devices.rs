@@ -3,6 +3,7 @@
 
 use super::message::warn;
 use super::{ENGINE, fork};
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ream_pager::Shard;
 use ream_stats::Engine;
 use ream_sys::{LinuxMachine, devices, process};
@@ -12,13 +13,15 @@ const INTERVAL: u64 = 50_000;
 /// A look takes no more than one part of so many.
 const SHARE: u64 = 20;
 
+/// It has been said, here or by the process that this one was forked from.
+static SAID: AtomicBool = AtomicBool::new(false);
+
 /// What was seen last.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     next: u64,
     /// Nothing leaves RAM now.
     keeps: bool,
-    said: bool,
 }
 
 impl Devices {
@@ -37,10 +40,9 @@ impl Devices {
         let found = devices::written_by(process::process_id()).unwrap_or(None);
         self.keeps = found.is_some();
         shard.machine_mut().keep(self.keeps);
-        if let Some(what) = found.filter(|_| !self.said) {
-            self.said = true;
+        if let Some(what) = found.filter(|_| !SAID.swap(true, SeqCst)) {
             warn(format_args!(
-                "the program uses {what}, and this engine (copy) cannot tell which pages a device writes: nothing leaves RAM meanwhile, and the budget may be exceeded; Linux 6.8 or later can (engine move)"
+                "the program uses {what}, and who copies pages cannot tell which pages a device writes: nothing leaves RAM meanwhile, and the budget may be exceeded; Linux 6.8 or later moves them"
             ));
         }
         let now = process::now_us();
