@@ -215,7 +215,12 @@ impl Harm<'_> {
 }
 
 fn survive(count: usize, options: &[&str], forks: &str, faults: u64) {
-    let Some((_alone, mut fleet)) = fleet(count) else { return };
+    survive_with(count, "256M", options, forks, faults);
+}
+
+/// The same with so much memory at each server.
+fn survive_with(count: usize, memory: &'static str, options: &[&str], forks: &str, faults: u64) {
+    let Some((_alone, mut fleet)) = fleet_of(count, memory) else { return };
     let seed = number("REAM_FAULTS_SEED", u64::from(std::process::id()) * 0x9e37_79b9 + 1);
     let mut random = Random(seed | 1);
     let all: Vec<usize> = (0..count).collect();
@@ -255,6 +260,17 @@ fn with_replicas_no_server_is_missed() {
 #[test]
 fn with_a_local_copy_no_server_is_missed() {
     survive(2, &["--spill", "/var/tmp"], "0", number("REAM_FAULTS", 6));
+}
+
+/// Servers that have no room for all: some of it is on the disk below, and goes to and fro.
+#[test]
+fn with_a_disk_below_no_server_is_missed() {
+    survive_with(3, "20M", &["--store", "/var/tmp"], "0", number("REAM_FAULTS", 6));
+}
+
+#[test]
+fn with_a_disk_below_forks_go_on_while_servers_are_lost() {
+    survive_with(3, "20M", &["--store", "/var/tmp"], "400", number("REAM_FAULTS", 3));
 }
 
 #[test]

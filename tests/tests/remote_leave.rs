@@ -58,6 +58,13 @@ fn a_local_copy_is_enough() {
 }
 
 #[test]
+fn what_others_have_no_room_for_goes_to_the_disk_below() {
+    leaves(1, &["--store", "/var/tmp"], "0");
+    leaves(2, &["--store", "/var/tmp"], "0");
+    leaves(2, &["--store", "/var/tmp", "--replicas", "1"], "200");
+}
+
+#[test]
 fn with_sums_pages_move_to_the_others() {
     leaves(3, &["--parity"], "0");
 }

@@ -144,7 +144,8 @@ fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
     let config = Box::leak(Box::new(*session.config()));
     // Without it processes that give up rights have less; all others lack nothing.
     let _ = door::open(memory, nonce, session, config);
-    let alone = config.copies() < 2 && config.remotes.iter().filter(|remote| remote.is_some()).count() < 2;
+    let alone =
+        config.copies() < 2 && config.below == 0 && config.remotes.iter().filter(|remote| remote.is_some()).count() < 2;
     let leases = config.is_remote().then(|| keeper::keep(session, &config.remotes, alone)).transpose()?;
     let ranks = match digest.and_then(|text| u64::from_str_radix(text.to_str()?, 16).ok()) {
         Some(digest) => {

@@ -145,7 +145,7 @@ pub fn candidates(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsStrin
     // What flags and the file name is meant; a variable is a preference, as the other variables are.
     // Where a memory server is the store, what is asked for is what would be used without it.
     let preferred = settings.stores_given.as_ref().is_none_or(|given| given.source == Source::Environment);
-    if preferred || !settings.memory_servers.is_empty() {
+    if preferred || !settings.memory_servers.is_empty() && settings.stores.is_empty() {
         let usual = ["SLURM_TMPDIR", "TMPDIR"].into_iter().filter_map(variable).filter(|path| !path.is_empty());
         list.extend(usual.map(PathBuf::from).filter(|path| path.is_absolute()));
         list.push(PathBuf::from("/var/tmp"));

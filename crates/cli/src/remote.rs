@@ -143,8 +143,8 @@ impl Leased {
             .map(|failure| format!("{}; the program begins without it, and uses it when it is there", failure.text))
     }
 
-    /// Where pages go, and how many bytes of them there may be.
-    pub fn place(&self, settings: &Settings, spill: Option<&Place>) -> Place {
+    /// Where pages go, and how many bytes of them there may be. `local`: where the local copy, or the tier below, is.
+    pub fn place(&self, settings: &Settings, local: Option<&Place>) -> Place {
         let quotas: Vec<u64> =
             self.servers.iter().filter_map(|(_, called)| Some(called.as_ref().ok()?.lease.quota)).collect();
         let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(*quota));
@@ -155,13 +155,21 @@ impl Leased {
             // One of them has sums only, and as much as an eighth of what is stored may be gaps.
             limit = ((all - largest) / 9 * 8).saturating_sub(8 << 20);
         }
-        limit = limit.min(spill.map_or(u64::MAX, |spill| spill.limit)).min(settings.store_limit.unwrap_or(u64::MAX));
+        limit = limit.min(local.map_or(u64::MAX, |local| local.limit)).min(settings.store_limit.unwrap_or(u64::MAX));
         let names: Vec<String> = self.servers.iter().map(|(server, _)| format!("tcp://{server}")).collect();
-        Place { directory: PathBuf::from(names.join(",")), limit }
+        let names = names.join(",");
+        match local.filter(|_| settings.has_disk_below()) {
+            // Each page has its place there, wherever it is.
+            Some(below) => {
+                let directory = PathBuf::from(format!("{names} and {}", below.directory.display()));
+                Place { directory, limit: below.limit }
+            }
+            None => Place { directory: PathBuf::from(names), limit },
+        }
     }
 
     /// What processes of the session have to know.
-    pub fn settle(&self, settings: &Settings, spill: Option<&Place>, config: &mut Config) -> Result<(), Failure> {
+    pub fn settle(&self, settings: &Settings, local: Option<&Place>, config: &mut Config) -> Result<(), Failure> {
         fn text<const N: usize>(path: &Path) -> Result<Text<N>, Failure> {
             let text = Text::new(path.as_os_str().as_bytes());
             text.ok_or_else(|| Failure::new(format!("{}: longer than {} bytes", path.display(), N - 1)))
@@ -169,8 +177,9 @@ impl Leased {
         let (key, servers) = files(settings)?;
         (config.key_path, config.servers_path) = (text(&key)?, text(&servers)?);
         (config.replicas, config.parity) = (settings.replicas, settings.parity.into());
-        if let Some(spill) = spill {
-            (config.spill, config.spill_directory) = (1, text(&spill.directory)?);
+        if let Some(local) = local {
+            config.spill_directory = text(&local.directory)?;
+            (config.spill, config.below) = if settings.has_disk_below() { (0, 1) } else { (1, 0) };
         }
         for (place, (server, called)) in config.remotes.iter_mut().zip(&self.servers) {
             *place = remote_of(settings, server, called.as_ref().ok())?;

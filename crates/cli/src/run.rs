@@ -236,15 +236,16 @@ fn session_for(
         let refuse = |why| Failure::new(format!("--spill: {}: {why}", directory.display()));
         place::examine(directory, settings.store_limit).map_err(refuse)
     });
-    let spill = spill.transpose()?;
+    let below = settings.has_disk_below().then(|| place::choose(settings, &variable, &mut |line| log.warn(&line)));
+    let local = spill.or(below).transpose()?;
     let place = match &leased {
-        Some(leased) => leased.place(settings, spill.as_ref()),
+        Some(leased) => leased.place(settings, local.as_ref()),
         None if settings.zip_alone => place::compressed(settings),
         None => place::choose(settings, &variable, &mut |line| log.warn(&line))?,
     };
     let mut config = configuration(settings, budget, &place)?;
     if let Some(leased) = &leased {
-        leased.settle(settings, spill.as_ref(), &mut config)?;
+        leased.settle(settings, local.as_ref(), &mut config)?;
         leased.absent().for_each(|line| log.warn(&line));
         if settings.insecure {
             log.write(0, &remote::unsafe_words(&place));

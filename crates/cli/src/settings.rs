@@ -2,6 +2,7 @@
 //! order of precedence.
 
 pub mod file;
+mod stores;
 
 use crate::failure::{Failure, nearest};
 use ream_options::pages::{DEFAULT_PAGES, PAGES, PagesError, REGIONS, TEXT};
@@ -12,7 +13,7 @@ use ream_options::{
 };
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Where a value was given.
@@ -216,45 +217,7 @@ impl Settings {
             settings.memory = parse_memory(given.word()?).map_err(|error| given.refuse(error))?;
             settings.memory_given = Some(given);
         }
-        let mut stores = layers.all("store");
-        if let Some(mut given) = stores.first().filter(|given| given.zip().is_some()).cloned() {
-            settings.stores_given = Some(given.clone());
-            stores.remove(0);
-            // In the environment a colon comes next, and what is below.
-            let text = given.zip().unwrap_or_default().to_owned();
-            if let (Source::Environment, Some((size, rest))) = (&given.source, text.split_once(':')) {
-                stores.push(Given { text: Some(rest.into()), ..given.clone() });
-                given.text = Some(format!("zip:{size}").into());
-            }
-            settings.zip = given.zip_size()?;
-        }
-        settings.zip_alone = settings.zip > 0 && stores.is_empty();
-        for given in &stores {
-            let text = given.text.clone().unwrap_or_default();
-            if given.zip().is_some() {
-                return Err(given.refuse("compressed memory can be the first tier only, and once"));
-            }
-            let servers = given.servers(&text)?;
-            if !servers.is_empty() {
-                if stores.len() > 1 {
-                    return Err(given.refuse("memory servers must be the only store; commas separate several"));
-                }
-                settings.memory_servers = servers;
-                continue;
-            }
-            let parts: Vec<OsString> = match given.source {
-                Source::Environment => {
-                    text.as_bytes().split(|b| *b == b':').map(|part| OsString::from_vec(part.to_vec())).collect()
-                }
-                _ => vec![text],
-            };
-            for part in parts.into_iter().filter(|part| !part.is_empty() || given.source != Source::Environment) {
-                settings.stores.push(given.directory(&part)?);
-            }
-        }
-        if let Some(given) = stores.into_iter().next() {
-            settings.stores_given = Some(given);
-        }
+        settings.settle_stores(layers.all("store"))?;
         settings.settle_copies(layers.last("replicas"), layers.last("spill"), layers.last("parity"))?;
         settings.settle_encryption(layers.last("encrypt"))?;
         for (name, place) in [("key", &mut settings.key), ("servers", &mut settings.servers)] {
@@ -360,72 +323,6 @@ impl Settings {
         let from_file = |given: &Given| matches!(given.source, Source::File(_) | Source::Program(..));
         settings.from_files = options_of(command).flat_map(|spec| layers.all(spec.name)).filter(from_file).collect();
         Ok(settings)
-    }
-
-    /// Whether what lies on disk is encrypted.
-    fn settle_encryption(&mut self, encrypt: Option<Given>) -> Result<(), Failure> {
-        let Some(given) = encrypt else { return Ok(()) };
-        let wanted = given.switch()?;
-        self.encrypt = wanted && (self.memory_servers.is_empty() || self.spill.is_some());
-        if wanted && self.zip_alone {
-            return Err(given.refuse("for a store on disk; compressed pages stay in RAM"));
-        }
-        if wanted && !self.encrypt && given.source == Source::Flag {
-            return Err(given.refuse("for a store on disk; what goes to memory servers is encrypted in any case"));
-        }
-        Ok(())
-    }
-
-    /// Memory servers without which a program is not started: as many as each page, or the sum that it is part of, goes to.
-    pub fn least_servers(&self) -> usize {
-        if self.parity { 2 } else { self.replicas as usize }
-    }
-
-    /// How many copies of a page there are to be, and where.
-    fn settle_copies(
-        &mut self,
-        replicas: Option<Given>,
-        spill: Option<Given>,
-        parity: Option<Given>,
-    ) -> Result<(), Failure> {
-        const NEITHER: &str = "only for memory servers; name some by --store tcp://HOST:PORT,...";
-        let several = self.memory_servers.len() > 1;
-        let summed = parity.as_ref().map_or(Ok(false), Given::switch)?;
-        self.replicas = if several && spill.is_none() && !summed { 2 } else { 1 };
-        if let (Some(parity), Some(other)) = (parity.as_ref().filter(|_| summed), replicas.as_ref().or(spill.as_ref()))
-        {
-            return Err(other.refuse(format!("{parity} is in place of copies; give one of the two")));
-        }
-        if let (Some(replicas), Some(spill)) = (&replicas, &spill) {
-            return Err(replicas.refuse(format!("{spill} is a second copy, too; give one of the two")));
-        }
-        // Where there is no memory server, what a file says about copies there does not matter.
-        let matters = |given: &Given| given.source == Source::Flag || !self.memory_servers.is_empty();
-        if let Some(given) = replicas.filter(matters) {
-            self.replicas = given.count()?;
-            if self.memory_servers.is_empty() {
-                return Err(given.refuse(NEITHER));
-            }
-            if self.replicas > 1 && !several {
-                return Err(given.refuse("needs two memory servers; name another one, or a directory by --spill"));
-            }
-        }
-        if let Some(given) = spill.filter(matters) {
-            if self.memory_servers.is_empty() {
-                return Err(given.refuse(NEITHER));
-            }
-            self.spill = Some(given.directory(given.text.as_deref().unwrap_or_default())?);
-        }
-        if let Some(given) = parity.filter(|given| summed && matters(given)) {
-            if self.memory_servers.is_empty() {
-                return Err(given.refuse(NEITHER));
-            }
-            if self.memory_servers.len() < 3 {
-                return Err(given.refuse("needs three memory servers; with two, --replicas=2 is the same"));
-            }
-            self.parity = true;
-        }
-        Ok(())
     }
 }
 

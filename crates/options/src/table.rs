@@ -55,7 +55,9 @@ pub const OPTIONS: &[Spec] = &[
                tcp://HOST:PORT: the memory of another machine, on which ream serve runs. Both sides show who they are \
                (--key, --servers), and pages are sealed here: the server can neither read nor change them. With several \
                servers, separated by commas, each page goes to two (--replicas), or to one and to a local disk \
-               (--spill): then any of them can be lost. With one alone its loss stops the program.\n\n\
+               (--spill): then any of them can be lost. With one alone its loss stops the program. A directory given \
+               after them is the tier below: what they have no room for goes there, cold pages sink to it, and what is \
+               read there again and again rises.\n\n\
                zip:SIZE, given first: SIZE of RAM beside --memory that holds pages compressed (lz4). Pages that can be \
                compressed go there; those that were not used for long sink to the --store given next, a directory or \
                memory servers, where others go at once. With nothing below, the program is stopped when it is full.",

@@ -312,7 +312,9 @@ pub struct Config {
     pub replicas: u32,
     /// 1: `spill_directory` is that of a local copy.
     pub spill: u32,
-    /// Directory of the local copies of what is at memory servers; else empty.
+    /// 1: `spill_directory` is that of a tier below memory servers.
+    pub below: u32,
+    /// Directory of the local copies of what is at memory servers, or of the tier below them; else empty.
     pub spill_directory: Text<1024>,
     /// File of the user's key, and of the servers' keys: for the agent, which asks for leases again.
     pub key_path: Text<1024>,
@@ -362,6 +364,7 @@ impl Config {
             remotes: [Remote::NONE; SERVERS],
             replicas: 1,
             spill: 0,
+            below: 0,
             spill_directory: Text::EMPTY,
             key_path: Text::EMPTY,
             servers_path: Text::EMPTY,
@@ -370,6 +373,10 @@ impl Config {
     /// Whether the store is at memory servers.
     pub fn is_remote(&self) -> bool {
         self.remotes.first().is_some_and(Remote::is_some)
+    }
+    /// Whether a store at memory servers has a file here as well: a copy of each page, or a tier below.
+    pub const fn has_local(&self) -> bool {
+        self.spill | self.below != 0
     }
     /// Copies that each page is to have, where a sum counts as one.
     pub const fn copies(&self) -> u32 {

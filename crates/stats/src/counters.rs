@@ -170,6 +170,24 @@ counters! {
     zip_sunk: Sum,
     /// Pages read from below that came to compressed memory, since they were read again and again.
     zip_risen: Sum,
+    /// Reads that memory servers above a disk answered alone.
+    servers_reads: Sum,
+    /// Those of them that threads waited for, and how long those took, in microseconds, added up.
+    servers_waited: Sum,
+    /// See `servers_waited`.
+    servers_waited_us: Sum,
+    /// Reads that the disk below memory servers had to answer, or to help with.
+    disk_reads: Sum,
+    /// Those of them that threads waited for, and how long those took, in microseconds, added up.
+    disk_waited: Sum,
+    /// See `disk_waited`.
+    disk_waited_us: Sum,
+    /// Pages written to the disk below memory servers since none of those had room.
+    servers_passed: Sum,
+    /// Pages that went from memory servers to the disk below them.
+    servers_sunk: Sum,
+    /// Pages read from that disk that came to a memory server, since they were read again and again.
+    servers_risen: Sum,
     /// Most bytes of compressed memory that one process had.
     zip_bytes: Most,
     /// Processes that the pager took over.

@@ -37,6 +37,8 @@ pub struct Server {
     losses: AtomicU64,
     /// Pages from it that were not genuine.
     forged: AtomicU64,
+    /// How often it had no room for a process of the session.
+    presses: AtomicU64,
     /// 1: the agent cannot reach it.
     away: AtomicU32,
     /// Losses that the user was told of, and returns.
@@ -112,6 +114,14 @@ impl Server {
     /// So many more were not.
     pub fn forge(&self, pages: u64) {
         self.forged.fetch_add(pages, SeqCst);
+    }
+    /// It had no room for what a process wanted to store.
+    pub fn press(&self) {
+        self.presses.fetch_add(1, Relaxed);
+    }
+    /// How often that was so.
+    pub fn presses(&self) -> u64 {
+        self.presses.load(Relaxed)
     }
     /// A process was refused: the lease may have ended.
     pub fn doubt(&self) {

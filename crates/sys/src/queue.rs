@@ -27,6 +27,10 @@ impl<T: Zeroable> Queue<T> {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+    /// Whether a value can be added.
+    pub fn has_room(&self) -> bool {
+        self.len < self.ring.len()
+    }
     /// Adds a value at the end; false when full.
     pub fn push(&mut self, value: T) -> bool {
         let capacity = self.ring.len();

@@ -7,6 +7,7 @@
 //! it: each page is written to as many servers as wanted, or to one and to a local file, and read from any of them. Or it
 //! is written to one, and another has the sum of several servers' pages.
 
+mod bequest;
 mod changes;
 mod collect;
 mod dial;
@@ -22,6 +23,7 @@ mod reads;
 mod rebuild;
 mod spill;
 mod table;
+mod tier;
 mod writes;
 
 use crate::file::{Fd, Part};
@@ -31,6 +33,7 @@ use crate::memory::MapSlice;
 use crate::queue::Queue;
 use crate::tcp::Address;
 use crate::{Errno, Wait, process};
+pub use bequest::Bequest;
 use changes::Changes;
 use dial::Dialler;
 use lane::{Lane, Message, Received, Way};
@@ -47,6 +50,7 @@ use ream_wire::seal::{KEY, PageKey};
 use rebuild::Builds;
 use spill::Spill;
 use table::{Counts, SPILLED, Table};
+use tier::Tier;
 
 /// Lanes, by their place.
 const DEMAND: usize = 0;
@@ -83,9 +87,11 @@ pub struct RemoteConfig {
     pub replicas: u32,
     /// Whether the process's store file has a copy of each page.
     pub spill: bool,
+    /// Whether that file is below the servers instead: each page is at as many of them as wanted, or there.
+    pub below: bool,
     /// Whether pages have a sum instead of copies.
     pub parity: bool,
-    /// Whether that copy is sealed.
+    /// Whether what is in that file is sealed.
     pub spill_sealed: bool,
     /// Whether pages are sealed.
     pub sealed: bool,
@@ -112,27 +118,6 @@ pub enum Lost {
     Refused,
 }
 
-/// What a forked child needs to read what its parent and ancestors have stored: in memory that it inherits.
-pub struct Bequest {
-    tables: MapSlice<Table>,
-    count: usize,
-    counts: Counts,
-    /// How the parent reaches each server, where it does.
-    ways: [Option<(Way, u32)>; SERVERS],
-}
-
-impl Bequest {
-    /// Opens a connection by which what the parent keeps alive at a server lives on: its own store, and those with copies
-    /// of what its ancestors have stored.
-    fn anchor(&self, index: usize, way: &Way, deadline_us: u64) -> Result<Fd, Errno> {
-        let tables = self.tables.as_slice().get(..self.count).unwrap_or(&[]);
-        let (own, ancestors) = tables.split_first().ok_or(Errno::INVAL)?;
-        let store = own.stores.get(index).copied().unwrap_or(0);
-        let attics = ancestors.iter().filter_map(|table| table.attics.get(index).copied()).filter(|attic| *attic != 0);
-        Lane::anchor(way, store, attics, process::now_us() + deadline_us)
-    }
-}
-
 pub(crate) struct Remote {
     config: RemoteConfig,
     peers: [Peer; SERVERS],
@@ -156,6 +141,8 @@ pub(crate) struct Remote {
     ended: Queue<(u32, i32)>,
     spill: Option<Spill>,
     mend: Mend,
+    /// The disk below, where there is one.
+    tier: Option<Tier>,
     /// Where pages have a sum: what is written, and computed.
     log: Log,
     builds: Builds,
@@ -195,7 +182,7 @@ impl Remote {
             ops: MapSlice::new(ops + mend::JOBS).map_err(&room)?,
             tables: MapSlice::new(ANCESTORS + 1).map_err(&room)?,
             table_count: 1,
-            counts: Counts::new(config.replicas + u32::from(config.spill)),
+            counts: Counts::new(config.replicas + u32::from(config.spill), config.below),
             changes: Changes::new().map_err(&room)?,
             homes: MapSlice::new((config.slots / SEGMENT) as usize + 1).map_err(&room)?,
             key,
@@ -204,6 +191,7 @@ impl Remote {
             ended: Queue::new(ops + mend::JOBS).map_err(&room)?,
             spill: None,
             mend: Mend::none(),
+            tier: config.below.then(|| Tier::new((config.slots / SEGMENT) as usize + 1)).transpose().map_err(&room)?,
             log: Log::none(),
             builds: Builds::none(),
             dialler: None,
@@ -218,7 +206,8 @@ impl Remote {
             asleep_until: 0,
             told: (0, 0, 0, 0, [0; SERVERS + 1]),
         };
-        if config.spill {
+        let local = config.spill || config.below;
+        if local {
             remote.spill = Some(Spill::new(ops + mend::JOBS).map_err(&room)?);
         }
         let mut places = ops + mend::JOBS;
@@ -240,7 +229,7 @@ impl Remote {
         let table = if config.parity { table.with_groups().map_err(&room)? } else { table };
         remote.keep_table(0, table);
         remote.conceal();
-        let alone = remote.count == 1 && !config.spill;
+        let alone = remote.count == 1 && !local;
         if !alone {
             remote.mend = Mend::new(config.io_limit).map_err(&room)?;
         }
@@ -265,7 +254,7 @@ impl Remote {
                 Err(errno) => _ = first.get_or_insert(errno),
             }
         }
-        if remote.up == 0 && !config.spill {
+        if remote.up == 0 && !local {
             let errno = first.unwrap_or(Errno::TIMEDOUT);
             return Err(fail("connecting to the memory server")(errno));
         }
@@ -305,64 +294,6 @@ impl Remote {
         }
     }
 
-    /// In a forked child: what it opened to keep its parent's store; no more than once.
-    pub(crate) fn take_parents(&mut self) -> [Fd; SERVERS] {
-        core::mem::replace(&mut self.parents, [Fd::NONE; SERVERS])
-    }
-
-    /// The connections by which the store lives: a child that has copies of them keeps it, until it has its own.
-    pub(crate) fn anchors(&self) -> [Fd; SERVERS] {
-        let anchor = |peer: &Peer| match &peer.lanes {
-            Some(lanes) if peer.is_up() => lanes[WRITE].fd,
-            _ => Fd::NONE,
-        };
-        core::array::from_fn(|index| self.peers.get(index).map_or(Fd::NONE, anchor))
-    }
-
-    /// In a forked child, of the parent's: what is needed to read it. Nothing of it is used any more afterwards.
-    pub(crate) fn bequeath(&mut self) -> Bequest {
-        let mut tables = core::mem::replace(&mut self.tables, MapSlice::empty());
-        let mut count = self.table_count;
-        let own = tables.get(0).copied();
-        // The parent's own becomes the nearest ancestor's.
-        if let (Some(own), Some(place)) = (own, tables.get_mut(count)) {
-            *place = own;
-            count += 1;
-        }
-        let way = |peer: &Peer| peer.way.filter(|_| peer.is_up()).map(|way| (way, peer.generation));
-        let ways = core::array::from_fn(|index| self.peers.get(index).and_then(way));
-        Bequest { tables, count, counts: self.counts, ways }
-    }
-
-    /// Takes over what a parent has bequeathed. What lies with servers that this process could not connect to, or where
-    /// the parent's lease has ended, is lost to it.
-    ///
-    /// # Errors
-    /// No memory.
-    pub(crate) fn inherit(&mut self, bequest: Bequest) -> Result<(), Errno> {
-        let own = self.tables.get(0).copied();
-        (self.tables, self.table_count, self.counts) = (bequest.tables, bequest.count, bequest.counts);
-        if let Some(own) = own {
-            self.keep_table(0, own);
-        }
-        for table in self.tables.as_mut_slice().iter_mut().take(self.table_count).skip(1) {
-            table.become_ancestor()?;
-        }
-        let mut gone = 0;
-        for (index, way) in bequest.ways.iter().enumerate().take(self.count) {
-            if way.is_none() || self.up >> index & 1 == 0 {
-                gone |= 1 << index;
-            }
-        }
-        self.mend.wake();
-        self.log.count_anew();
-        if gone != 0 {
-            self.forget_copies(gone, Lost::Closed);
-        }
-        self.look_who_leaves();
-        Ok(())
-    }
-
     /// Whether pages from a server were not what was written there; whose.
     pub(crate) fn forged(&self) -> Option<usize> {
         self.forged
@@ -392,11 +323,13 @@ impl Remote {
     /// A child is about to be forked: what it reads stays as it is until [`Remote::thaw`].
     pub(crate) fn freeze(&mut self) {
         self.with_groups(groups::Groups::freeze);
+        self.freeze_tier();
     }
 
     /// No child is there any more that reads what was frozen.
     pub(crate) fn thaw(&mut self) {
         self.with_groups(groups::Groups::thaw);
+        self.thaw_tier();
     }
 
     /// Whether no thread is at work for it, so that rights can be given up.
@@ -413,7 +346,11 @@ impl Remote {
         let lane = if self.waited_for { DEMAND } else { AHEAD };
         let known = (table as usize) < self.table_count && (1..=MOST_PAGES as u32).contains(&pages);
         match self.ops.get_mut(tag as usize) {
-            Some(op) if known => *op = Op::read(table, slot.0, pages, address, lane),
+            Some(op) if known => {
+                let began = if self.tier.is_some() { process::now_us() } else { 0 };
+                *op = Op::read(table, slot.0, pages, address, lane);
+                op.began = began;
+            }
             _ => return self.end(tag, Errno::INVAL.negative()),
         }
         self.route(tag);
@@ -438,6 +375,9 @@ impl Remote {
 
     /// An operation has ended. Those that copy pages are ours.
     fn end(&mut self, tag: u32, result: i32) {
+        if self.tier.is_some() && tag < self.config.io_limit && result >= 0 {
+            self.count_read(tag);
+        }
         if let Some(op) = self.ops.get_mut(tag as usize) {
             op.end();
         }
@@ -495,6 +435,7 @@ impl Remote {
             self.look_after();
             more |= self.advance_spill(io, files);
             more |= self.advance_mend();
+            more |= self.advance_tier();
             self.let_go();
         }
         self.publish();

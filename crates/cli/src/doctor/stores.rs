@@ -64,11 +64,13 @@ pub fn look(settings: &Settings, variable: &dyn Fn(&str) -> Option<OsString>) ->
     let copies = if settings.spill.is_some() { "one copy there and one here" } else { "each page at one" };
     let copies = if settings.replicas > 1 { "each page at two" } else { copies };
     let copies = if settings.parity { "each page at one, and sums of them at others" } else { copies };
+    let copies = if settings.has_disk_below() { format!("{copies}, or on the disk below") } else { copies.to_owned() };
     let enough = there >= settings.least_servers();
     let verdict = if enough { Verdict::Ok } else { Verdict::Warn };
     let all = settings.memory_servers.len();
     findings.push(Finding::new("memory servers", verdict, format!("{there} of {all} can be had, {copies}")));
-    (findings, enough)
+    let below = !settings.has_disk_below() || usable;
+    (findings, enough && below)
 }
 
 /// Whether compressed memory and the budget fit side by side.

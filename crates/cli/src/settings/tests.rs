@@ -205,6 +205,43 @@ fn ranks_that_take_turns() {
 }
 
 #[test]
+fn tiers_of_a_store() {
+    let of = |flags: &[(&str, Option<&str>)], variable: &str| {
+        settle(flags, &[("REAM_STORE", variable)], "").map(|all| {
+            let stores: Vec<_> = all.stores.iter().map(|path| path.display().to_string()).collect();
+            (all.zip >> 20, all.memory_servers.clone(), stores, all.has_disk_below(), all.encrypt)
+        })
+    };
+    let servers = || vec!["a:1".to_owned(), "b:2".to_owned()];
+    let (zip, two) = (("store", Some("zip:64M")), ("store", Some("tcp://a:1,tcp://b:2")));
+    let (first, second) = (("store", Some("/x")), ("store", Some("/y")));
+    let disks = || vec!["/x".to_owned(), "/y".to_owned()];
+    assert_eq!(of(&[zip, two, first, second], ""), Ok((64, servers(), disks(), true, false)));
+    assert_eq!(of(&[two, first, ("encrypt", None)], ""), Ok((0, servers(), vec!["/x".to_owned()], true, true)));
+    assert_eq!(of(&[two], ""), Ok((0, servers(), vec![], false, false)));
+    assert_eq!(of(&[], "tcp://a:1,tcp://b:2:/x:/y"), Ok((0, servers(), disks(), true, false)));
+    assert_eq!(of(&[], "zip:64M:tcp://a:1,tcp://b:2:/x"), Ok((64, servers(), vec!["/x".to_owned()], true, false)));
+    assert_eq!(of(&[], "zip:64M:/x:/y"), Ok((64, vec![], disks(), false, false)));
+    let refused = [
+        (
+            vec![first, two],
+            "--store: \"tcp://a:1,tcp://b:2\": memory servers come before directories: what is below another is given after it",
+        ),
+        (
+            vec![two, first, ("spill", Some("/y"))],
+            "--spill: \"/y\": each page has a local copy then, so that no directory is below; give one of the two",
+        ),
+        (
+            vec![("store", Some("tcp://a:1,tcp://b:1,tcp://c:1")), first, ("parity", None)],
+            "--parity: only where nothing is below the memory servers; give --replicas or one copy instead",
+        ),
+    ];
+    for (flags, why) in refused {
+        assert_eq!(of(&flags, "").unwrap_err(), why);
+    }
+}
+
+#[test]
 fn copies_at_memory_servers() {
     let (one, two) = (("store", Some("tcp://a:1")), ("store", Some("tcp://a:1,tcp://b:1")));
     let settled = |flags: &[(&str, Option<&str>)]| {
@@ -225,7 +262,7 @@ fn copies_at_memory_servers() {
     );
     assert_eq!(
         settled(&[one, two]).unwrap_err(),
-        "--store: \"tcp://a:1\": memory servers must be the only store; commas separate several"
+        "--store: \"tcp://a:1,tcp://b:1\": memory servers are one tier, and given once; commas separate several"
     );
     let three = ("store", Some("tcp://a:1,tcp://b:1,tcp://c:1"));
     let summed = |flags: &[(&str, Option<&str>)]| settle(flags, &[], "").map(|all| (all.replicas, all.parity));

@@ -26,6 +26,7 @@ pub struct Servers {
     list: Vec<Server>,
     copies: u32,
     spill: bool,
+    below: bool,
     parity: bool,
     processes: usize,
     stored: u64,
@@ -64,6 +65,7 @@ pub fn of(id: u32) -> Option<Servers> {
         list: list.collect(),
         copies: config.copies(),
         spill: config.spill != 0,
+        below: config.below != 0,
         parity: config.parity != 0,
         processes: paging.len(),
         stored: paging.iter().map(|process| process.copies().stored()).sum(),
@@ -94,9 +96,11 @@ pub(super) fn session_of(id: u32) -> Option<&'static Session> {
 impl Servers {
     /// A few lines.
     pub fn text(&self) -> String {
-        let mut text = format!("store: {} of pages at memory servers", show_size(self.stored * 4096));
+        let place = if self.below { " and on the disk below" } else { "" };
+        let mut text = format!("store: {} of pages at memory servers{place}", show_size(self.stored * 4096));
         text += &match (self.copies, self.missing) {
             (1, _) => ", one copy of each\n".to_owned(),
+            (_, 0) if self.below => ", two copies of each at servers\n".to_owned(),
             (_, 0) if self.spill => ", with a local copy of each\n".to_owned(),
             (_, 0) if self.parity => ", one copy of each, and sums of them\n".to_owned(),
             (_, 0) => ", two copies of each\n".to_owned(),
@@ -117,8 +121,9 @@ impl Servers {
             }
             text += "\n";
         }
-        if self.spill {
-            text += &format!("  local copy: {} there\n", show_size(self.spilled * 4096));
+        if self.spill || self.below {
+            let name = if self.spill { "local copy" } else { "disk below" };
+            text += &format!("  {name}: {} there\n", show_size(self.spilled * 4096));
         }
         text
     }
@@ -139,13 +144,14 @@ impl Servers {
         });
         let servers: Vec<String> = servers.collect();
         format!(
-            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"not_genuine\": {}, \"spill\": {}, \"spilled\": {}, \"parity\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
+            "\"store\": {{\n    \"pages\": {}, \"copies\": {}, \"copies_missing\": {}, \"copied_again\": {}, \"not_genuine\": {}, \"spill\": {}, \"below\": {}, \"spilled\": {}, \"parity\": {},\n    \"servers\": [\n{}\n    ]\n  }}",
             self.stored,
             self.copies,
             self.missing,
             self.again,
             self.forged,
             self.spill,
+            self.below,
             self.spilled,
             self.parity,
             servers.join(",\n")

@@ -29,8 +29,9 @@ pub(super) fn config(
         servers,
         replicas: config.replicas,
         spill: config.spill != 0,
+        below: config.below != 0,
         parity: config.parity != 0,
-        spill_sealed: config.spill != 0 && config.encrypt != 0,
+        spill_sealed: config.has_local() && config.encrypt != 0,
         sealed: first.sealed != 0,
         deadline_us: first.deadline_ms.saturating_mul(1000),
         slots,
@@ -97,6 +98,16 @@ fn summed() -> bool {
     ENGINE.session().is_some_and(|session| session.config().parity != 0)
 }
 
+/// Whether a disk is below the memory servers.
+fn is_above_a_disk() -> bool {
+    ENGINE.session().is_some_and(|session| session.config().below != 0)
+}
+
+/// What the file here is.
+fn local() -> &'static str {
+    if is_above_a_disk() { "the disk below the memory servers" } else { "the local copy (--spill)" }
+}
+
 fn hear(news: News) {
     let server = |index: usize| ENGINE.session().and_then(|session| session.servers().get(index));
     match news {
@@ -107,6 +118,8 @@ fn hear(news: News) {
             How(lost),
             if summed() {
                 "what the others have, from which its pages are computed and written anew"
+            } else if is_above_a_disk() {
+                "what is at others, and on the disk below"
             } else {
                 "the other copies of its pages, which are copied again where there is room"
             }
@@ -118,12 +131,15 @@ fn hear(news: News) {
         News::Emptied(index) => fork::let_go(index),
         News::Ending(index) => {
             let others = remotes().count() > 1;
-            let alone = !others && ENGINE.session().is_some_and(|session| session.config().copies() < 2);
+            let below = is_above_a_disk();
+            let alone = !others && !below && ENGINE.session().is_some_and(|session| session.config().copies() < 2);
             warn(format_args!(
                 "the memory server {} is about to end; {}",
                 Names(1 << index),
                 if alone {
                     "the program will be stopped when it does"
+                } else if below {
+                    "its pages are moved elsewhere: to others, or to the disk below"
                 } else if others {
                     "its pages are moved to the others, as far as they have room"
                 } else {
@@ -132,7 +148,8 @@ fn hear(news: News) {
             ))
         }
         News::Forged(ream_stats::SPILL) => warn(format_args!(
-            "the local copy (--spill) held a page that is not what was sealed for that place (changed, exchanged or outdated); it is had from elsewhere"
+            "{} held a page that is not what was sealed for that place (changed, exchanged or outdated); it is had from elsewhere",
+            local()
         )),
         News::Forged(index) => warn(format_args!(
             "the memory server {} returned a page that is not what was sealed for that place (changed, exchanged or outdated); it is had from elsewhere",
@@ -140,6 +157,10 @@ fn hear(news: News) {
         )),
         News::Degraded => warn(format_args!(
             "the memory servers have no room for all copies of pages; some have one copy only, and are lost with a server that has it"
+        )),
+        News::Spill(errno) if is_above_a_disk() => warn(format_args!(
+            "the disk below the memory servers cannot be written (errno {}); until it can, pages go to those only, as far as they have room",
+            errno.0
         )),
         News::Spill(errno) => warn(format_args!(
             "the local copy (--spill) cannot be written (errno {}); until it can, pages are at memory servers only",
@@ -176,7 +197,15 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
             let forged = shard.machine_mut().forged();
             if forged == Some(ream_stats::SPILL) {
                 tell(format_args!(
-                    "the local copy (--spill) returned a page that is not what was sealed for that place (changed, exchanged or outdated): the program is stopped, since nobody else has that page"
+                    "{} returned a page that is not what was sealed for that place (changed, exchanged or outdated): the program is stopped, since nobody else has that page",
+                    local()
+                ));
+                end()
+            }
+            if forged.is_none() && is_above_a_disk() {
+                tell(format_args!(
+                    "a memory server ({}), or the disk below, returned a page that was changed: the program is stopped, since its memory there cannot be had back",
+                    Names(u32::MAX)
                 ));
                 end()
             }
@@ -192,6 +221,15 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
         }
         Fatal::StoreFull(errno) => {
             let errno = errno.map_or(28, |errno| errno.0);
+            if is_above_a_disk() {
+                tell(format_args!(
+                    "the disk below the memory servers {} has no room left for this program (errno {errno}), and each page has its place there: it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --store-limit or name another directory",
+                    Names(u32::MAX),
+                    shard.slots_in_use() / 256,
+                    shard.used() / 256,
+                ));
+                end()
+            }
             tell(format_args!(
                 "the memory server {} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --quota or --memory there",
                 Names(u32::MAX),

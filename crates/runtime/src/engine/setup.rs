@@ -34,7 +34,7 @@ pub(super) fn machine(
     inherited: Inherited,
 ) -> Result<LinuxMachine, Failure> {
     let settled = session.config();
-    let filed = settled.zip_alone == 0 && (!settled.is_remote() || settled.spill != 0);
+    let filed = settled.zip_alone == 0 && (!settled.is_remote() || settled.has_local());
     let store = if filed { store_file(session)? } else { Fd::NONE };
     let slots = slots(session, store);
     SLOTS_OF_STORE.store(slots, SeqCst);
@@ -142,7 +142,7 @@ fn may_be_large(block: Block) -> bool {
 /// A store file of this process.
 fn store_file(session: &Session) -> Result<Fd, Failure> {
     let config = session.config();
-    let directory = if config.spill != 0 { &config.spill_directory } else { &config.store_directory };
+    let directory = if config.is_remote() { &config.spill_directory } else { &config.store_directory };
     let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
     let store = file::create_store(directory).map(|store| store.fd);
     store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))

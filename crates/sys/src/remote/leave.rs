@@ -56,7 +56,10 @@ impl Remote {
         let places = servers + u32::from(self.config.spill);
         let wanted = if self.log.is_some() { 2 } else { self.config.replicas + u32::from(self.config.spill) };
         let needed = wanted.min(places).max(1);
-        let few = |who: u32| (who & !leaving).count_ones() < needed;
+        let below = self.config.below;
+        // What is on the disk below is missed nowhere else, and all may come there.
+        let needed = if below { self.config.replicas } else { needed };
+        let few = |who: u32| !(below && who & SPILLED != 0) && (who & !leaving).count_ones() < needed;
         let mut tables = self.tables.as_slice().iter().take(self.table_count).enumerate();
         tables.any(|(number, table)| match table.groups() {
             None => (0..table.end).map(|slot| table.holder(slot)).any(|who| who & bit != 0 && few(who)),

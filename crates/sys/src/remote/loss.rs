@@ -6,7 +6,7 @@
 
 use super::dial::Dialler;
 use super::peer::{Peer, State};
-use super::{DIAL, LANES, Lost, Nature, News, Remote, Table};
+use super::{DIAL, LANES, Lost, Nature, News, Remote, Table, Tier};
 use crate::{Errno, Wait, process};
 use ream_wire::message::Kind;
 
@@ -254,7 +254,8 @@ impl Remote {
                 left = left.min((since + limit.min(self.config.deadline_us)).saturating_sub(now).max(GLANCE) + 1000);
             }
         }
-        let waits = !self.parked.is_empty() || self.builds.is_waited_for() || self.log.choose_at > 0;
+        let moves = self.tier.as_ref().is_some_and(Tier::is_busy);
+        let waits = moves || !self.parked.is_empty() || self.builds.is_waited_for() || self.log.choose_at > 0;
         if self.up != (1 << self.count) - 1 || self.mend.is_busy() || waits {
             left = left.min(GLANCE);
         }

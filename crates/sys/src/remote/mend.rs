@@ -34,7 +34,9 @@ pub(super) struct Job {
     /// Who is to get it.
     target: usize,
     /// It comes from where pages are in clear: nobody vouches for it, so it gets a number of its own.
-    filed: bool,
+    pub(super) filed: bool,
+    /// It moves between servers and the disk below; no copy of it is missing.
+    pub(super) moved: bool,
     /// Its pages keep their numbers: only those are copied that have opened, bit by page.
     must_open: bool,
     opened: u64,
@@ -45,6 +47,12 @@ pub(super) struct Job {
 const _: () = assert!(CHUNK <= u64::BITS, "a bit for each page of a job");
 
 impl Job {
+    /// Its slots: the first, and how many.
+    #[cfg(test)]
+    pub(super) fn run(&self) -> (u32, u32) {
+        (self.slot, self.pages)
+    }
+
     /// Whether a page of it may be sealed with the number that it had.
     fn may_seal(&self, slot: u32) -> bool {
         let at = slot.wrapping_sub(self.slot);
@@ -59,6 +67,7 @@ const FREE: Job = Job {
     pages: 0,
     target: 0,
     filed: false,
+    moved: false,
     must_open: true,
     opened: 0,
     versions: [0; CHUNK as usize],
@@ -112,6 +121,11 @@ impl Mend {
         self.awake = true;
         self.not_before = 0;
         (self.table, self.slot) = (0, 0);
+    }
+
+    /// A place for a job.
+    pub(super) fn free_place(&self) -> Option<usize> {
+        self.jobs.iter().position(|job| !job.busy)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -224,7 +238,7 @@ impl Remote {
         if now < self.mend.not_before {
             return false;
         }
-        while let Some(number) = self.mend.jobs.iter().position(|job| !job.busy) {
+        while let Some(number) = self.mend.free_place() {
             match self.find_job() {
                 Found::Job(job) => self.start_job(number, job),
                 Found::Nothing => {
@@ -285,7 +299,7 @@ impl Remote {
     }
 
     /// Who is to have a slot that these have. A store that we may not write there is made first.
-    fn target_of(&mut self, index: u32, slot: u32, who: u32) -> Option<usize> {
+    pub(super) fn target_of(&mut self, index: u32, slot: u32, who: u32) -> Option<usize> {
         let leaving = self.counts.leaving();
         let remote = (who & !SPILLED & !leaving).count_ones();
         if self.config.spill && who & SPILLED == 0 {
@@ -296,13 +310,19 @@ impl Remote {
             return None;
         }
         let segment = (slot / SEGMENT) as usize;
+        // The disk below may have it instead; not an ancestor's.
+        let works = self.spill.as_ref().is_some_and(|spill| spill.works(process::now_us()));
+        let below = (self.config.below && index == 0 && works).then_some(ream_stats::SPILL);
         let homes = if index == 0 { self.homes.get(segment).copied().unwrap_or(0).into() } else { 0u32 };
         let home = homes & self.up & !who;
         let now = process::now_us();
         let has_room = |index: usize| self.peers.get(index).is_some_and(|peer| !peer.is_full(now) && !peer.ending);
         let target = match (0..self.count).find(|index| home >> index & 1 != 0 && has_room(*index)) {
             Some(home) => home,
-            None => self.choose(who)?,
+            None => match self.choose(who) {
+                Some(other) => other,
+                None => return below,
+            },
         };
         if index == 0 {
             if let Some(place) = self.homes.get_mut(segment) {
@@ -350,7 +370,7 @@ impl Remote {
         self.mend.wake();
     }
 
-    fn start_job(&mut self, number: usize, mut job: Job) {
+    pub(super) fn start_job(&mut self, number: usize, mut job: Job) {
         let Some(table) = self.tables.get(job.table as usize) else { return };
         for (version, slot) in job.versions.iter_mut().zip(job.slot..job.slot + job.pages) {
             *version = table.version(slot);
@@ -410,7 +430,12 @@ impl Remote {
             }
         }
         self.changes.add(job.table, job.slot, job.pages, Change::Moved);
-        self.config.process.counters.pages_copied_again.add(job.pages.into());
+        let counters = &self.config.process.counters;
+        match (job.moved, job.target) {
+            (false, _) => counters.pages_copied_again.add(job.pages.into()),
+            (true, ream_stats::SPILL) => {}
+            (true, _) => counters.servers_risen.add(job.pages.into()),
+        }
         if self.counts.missing == 0 {
             self.degraded = false;
         }

@@ -47,6 +47,10 @@ pub(super) struct Op {
     pub(super) store: u32,
     pub(super) at: u32,
     pub(super) pinned: u32,
+    /// Of a read where a disk is below the servers: whether servers, and the disk, had a part of it, and when it was begun.
+    pub(super) from_servers: u32,
+    pub(super) from_disk: u32,
+    pub(super) began: u64,
 }
 
 // SAFETY: integers.
@@ -77,6 +81,9 @@ impl Op {
         store: 0,
         at: 0,
         pinned: 0,
+        from_servers: 0,
+        from_disk: 0,
+        began: 0,
     };
 
     pub(super) fn read(table: u32, slot: u32, pages: u32, address: usize, lane: usize) -> Op {

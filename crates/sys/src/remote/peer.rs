@@ -111,6 +111,11 @@ impl Peer {
         self.full_until > now
     }
 
+    /// Something was given back there.
+    pub(super) fn has_room_again(&mut self) {
+        self.full_until = 0;
+    }
+
     /// It has so many bytes left, as others have heard.
     pub(super) fn told(&mut self, free: u64) {
         if free != self.free_told {

@@ -56,12 +56,15 @@ impl Remote {
                 if let Some(op) = self.ops.get_mut(tag as usize).filter(|_| queued) {
                     op.part = length;
                     op.peer = index as u32;
-                    return;
+                    return self.read_above(tag);
                 }
                 self.park(tag);
             }
             None => match &mut self.spill {
-                Some(spill) => _ = spill.reads.push(tag),
+                Some(spill) => {
+                    spill.reads.push(tag);
+                    self.read_below(tag);
+                }
                 None => self.park(tag),
             },
         }

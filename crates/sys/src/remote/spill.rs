@@ -42,6 +42,8 @@ pub(super) struct Spill {
     pub(super) writes: Queue<u32>,
     pub(super) reads: Queue<u32>,
     broken_until: u64,
+    /// Why it could not be written last.
+    refusal: i32,
     /// A page in the file was not genuine; said once.
     forged: bool,
 }
@@ -54,6 +56,7 @@ impl Spill {
             writes: Queue::new(ops)?,
             reads: Queue::new(ops)?,
             broken_until: 0,
+            refusal: Errno::IO.negative(),
             forged: false,
         })
     }
@@ -184,8 +187,12 @@ impl Remote {
     }
 
     fn spill_failed(&mut self, tag: u32) {
+        let refusal = self.spill.as_ref().map_or(0, |spill| spill.refusal);
         if let Some(op) = self.ops.get_mut(tag as usize) {
             op.bad |= SPILLED;
+            if op.failed == 0 {
+                op.failed = refusal;
+            }
         }
         self.settle(tag);
     }
@@ -342,11 +349,12 @@ impl Remote {
             }
         }
         let told = self.spill.as_ref().is_some_and(|spill| !spill.works(now));
+        let refusal = if result < 0 { result } else { Errno::IO.negative() };
         if let Some(spill) = &mut self.spill {
-            spill.broken_until = now + REST;
+            (spill.broken_until, spill.refusal) = (now + REST, refusal);
         }
         if !told {
-            self.tell(super::News::Spill(Errno(if result < 0 { result.unsigned_abs() as u16 } else { 5 })));
+            self.tell(super::News::Spill(Errno(refusal.unsigned_abs() as u16)));
         }
     }
 }

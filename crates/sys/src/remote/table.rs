@@ -338,6 +338,8 @@ impl Table {
 pub(super) struct Counts {
     /// Copies that each is to have.
     wanted: u32,
+    /// Whether there is a disk below the servers: what is there needs no copies.
+    below: bool,
     /// Bit by server: it is about to end, so its copies do not count.
     leaving: u8,
     /// Slots that somebody has, and of those the ones with fewer copies.
@@ -349,13 +351,14 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn new(wanted: u32) -> Counts {
-        Counts { wanted, leaving: 0, stored: 0, missing: 0, held: [0; SERVERS + 1], sole: [0; SERVERS + 1] }
+    pub(super) fn new(wanted: u32, below: bool) -> Counts {
+        Counts { wanted, below, leaving: 0, stored: 0, missing: 0, held: [0; SERVERS + 1], sole: [0; SERVERS + 1] }
     }
 
     /// Whether a slot that these have lacks a copy.
     pub(super) fn is_short(&self, who: u8) -> bool {
-        who != 0 && (who & !self.leaving).count_ones() < self.wanted
+        let enough = self.below && who & SPILLED as u8 != 0;
+        who != 0 && !enough && (who & !self.leaving).count_ones() < self.wanted
     }
 
     /// Servers that are about to end.
@@ -409,7 +412,7 @@ mod tests {
 
     #[test]
     fn slots_change_hands_and_are_counted() {
-        let mut counts = Counts::new(2);
+        let mut counts = Counts::new(2, false);
         let mut table = Table::new(1000, [0; KEY], 1, 1).unwrap();
         assert!(table.begin(10, 4, &mut counts) && (table.version(10), table.version(14)) == (1, 0));
         assert_eq!((counts.stored, counts.missing), (0, 0));

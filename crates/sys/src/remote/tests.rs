@@ -16,6 +16,7 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
         servers: core::array::from_fn(|index| (index < servers).then_some(address)),
         replicas: 1,
         spill: false,
+        below: false,
         parity: false,
         spill_sealed: false,
         sealed: true,
@@ -25,10 +26,11 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
     };
     change(&mut config);
     // With a local copy it needs no server to begin with.
-    let Ok(mut remote) = Remote::connect(&RemoteConfig { spill: true, ..config }, None) else { panic!("no memory") };
+    let spill = !config.below;
+    let Ok(mut remote) = Remote::connect(&RemoteConfig { spill, ..config }, None) else { panic!("no memory") };
     remote.config.spill = config.spill;
-    remote.spill.take_if(|_| !config.spill);
-    remote.counts = Counts::new(config.replicas + u32::from(config.spill));
+    remote.spill.take_if(|_| !config.spill && !config.below);
+    remote.counts = Counts::new(config.replicas + u32::from(config.spill), config.below);
     for peer in remote.peers.iter_mut().take(servers) {
         (peer.state, peer.free) = (State::Up, 1 << 30);
     }

@@ -22,7 +22,8 @@ impl Remote {
     pub(super) fn choose(&mut self, without: u32) -> Option<usize> {
         let now = process::now_us();
         let stays = |peer: &Peer| peer.is_up() && !peer.ending && !peer.is_full(now);
-        let some_stay = self.peers.iter().take(self.count).any(stays);
+        // Where there is a disk below, that has room.
+        let some_stay = self.config.below || self.peers.iter().take(self.count).any(stays);
         let mut best: Option<(u64, usize)> = None;
         for (index, peer) in self.peers.iter_mut().enumerate().take(self.count) {
             let told = self.config.session.servers().get(index).map_or(0, |server| server.free());
@@ -46,7 +47,7 @@ impl Remote {
     /// Servers for slots of a segment: those that have it, and as many more as it takes.
     pub(super) fn targets(&mut self, slot: u32) -> u32 {
         let leaving = self.counts.leaving();
-        if self.count == 1 {
+        if self.count == 1 && !self.config.below {
             let elsewhere = self.spill.as_ref().is_some_and(|spill| spill.works(process::now_us()));
             return if elsewhere { self.up & !leaving } else { self.up };
         }
@@ -72,6 +73,9 @@ impl Remote {
         }
         let Some(slot) = self.ops.get(tag as usize).map(|op| op.slot) else { return };
         let targets = self.targets(slot);
+        if self.config.below {
+            return self.begin_above(tag, targets);
+        }
         let spilled = if self.spill.is_some() { SPILLED } else { 0 };
         if targets | spilled == 0 {
             let all = self.all_are_up();
@@ -86,6 +90,17 @@ impl Remote {
             return;
         }
         self.send_to(tag, targets | spilled);
+    }
+
+    /// Where there is a disk below the servers: to as many of these as each page goes to, else there.
+    fn begin_above(&mut self, tag: u32, targets: u32) {
+        let Some((slot, pages)) = self.ops.get(tag as usize).map(|op| (op.slot, op.pages)) else { return };
+        if targets.count_ones() >= self.config.replicas {
+            self.written_above(slot);
+            return self.send_to(tag, targets);
+        }
+        self.config.process.counters.servers_passed.add(pages.into());
+        self.send_to(tag, SPILLED);
     }
 
     /// Adds to those that a write goes to.
@@ -193,6 +208,9 @@ impl Remote {
                 if let Some(peer) = self.peers.get_mut(index) {
                     peer.fill_up(process::now_us());
                 }
+                if let Some(server) = self.config.session.servers().get(index) {
+                    server.press();
+                }
             }
             _ => return Err(Lost::Refused),
         }
@@ -225,7 +243,9 @@ impl Remote {
             peer.writing = None;
         }
         let segment = (op.slot / SEGMENT) as usize;
-        let other = if ours && self.count > 1 { self.choose(op.targets | op.bad) } else { None };
+        // Where it is on the disk already it needs nobody else.
+        let enough = self.config.below && op.targets & SPILLED != 0;
+        let other = if ours && self.count > 1 && !enough { self.choose(op.targets | op.bad) } else { None };
         if ours && op.table == 0 {
             if let Some(place) = self.homes.get_mut(segment) {
                 *place &= !(1 << index);
@@ -234,6 +254,10 @@ impl Remote {
         }
         match other {
             Some(other) => self.send_to(tag, 1 << other),
+            None if ours && self.config.below && op.targets & SPILLED == 0 => {
+                self.config.process.counters.servers_passed.add(op.pages.into());
+                self.send_to(tag, SPILLED);
+            }
             None => self.settle(tag),
         }
     }
@@ -252,7 +276,9 @@ impl Remote {
                 table.put(op.slot, op.pages, op.good, &mut self.counts);
             }
             self.changes.add(op.table, op.slot, op.pages, Change::Written);
-            if op.good != 0 && op.good.count_ones() < self.config.replicas + u32::from(self.config.spill) {
+            let copies = self.config.replicas + u32::from(self.config.spill);
+            let enough = self.config.below && op.good & SPILLED != 0;
+            if op.good != 0 && !enough && op.good.count_ones() < copies {
                 self.mend.wake();
                 let full = op.failed == Errno::NOSPC.negative();
                 if full && !core::mem::replace(&mut self.degraded, true) {
