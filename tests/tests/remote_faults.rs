@@ -268,9 +268,10 @@ fn with_a_disk_below_no_server_is_missed() {
     survive_with(3, "20M", &["--store", "/var/tmp"], "0", number("REAM_FAULTS", 6));
 }
 
+/// With room at the servers, but where one is filled up: what a child has of its parent's can be copied again only there.
 #[test]
 fn with_a_disk_below_forks_go_on_while_servers_are_lost() {
-    survive_with(3, "20M", &["--store", "/var/tmp"], "400", number("REAM_FAULTS", 3));
+    survive_with(3, "64M", &["--store", "/var/tmp"], "400", number("REAM_FAULTS", 3));
 }
 
 #[test]

@@ -150,6 +150,19 @@ impl Remote {
         }
     }
 
+    /// Servers above a disk have a slot, by whose segment it may sink: where a write ends another one may begin.
+    pub(super) fn is_at_home(&mut self, slot: u32, who: u32) {
+        if let Some(place) = self.homes.get_mut((slot / SEGMENT) as usize).filter(|_| self.tier.is_some()) {
+            *place |= (who & !SPILLED) as u8;
+        }
+    }
+
+    /// Whether a server above a disk has something of a segment.
+    pub(super) fn has_of(&self, segment: u32, index: usize) -> bool {
+        let Some(own) = self.tables.get(0).filter(|_| self.tier.is_some()) else { return false };
+        slots(segment).any(|slot| own.holder(slot) >> index & 1 != 0)
+    }
+
     /// A write goes to servers.
     pub(super) fn written_above(&mut self, slot: u32) {
         if let Some(tier) = &mut self.tier {

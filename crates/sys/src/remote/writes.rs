@@ -247,8 +247,10 @@ impl Remote {
         let enough = self.config.below && op.targets & SPILLED != 0;
         let other = if ours && self.count > 1 && !enough { self.choose(op.targets | op.bad) } else { None };
         if ours && op.table == 0 {
+            // What is at home there already stays so: it may be the next segment that had no room.
+            let gone = if self.has_of(op.slot / SEGMENT, index) { 0 } else { 1 << index };
             if let Some(place) = self.homes.get_mut(segment) {
-                *place &= !(1 << index);
+                *place &= !gone;
                 *place |= other.map_or(0, |other| 1 << other);
             }
         }
@@ -276,6 +278,7 @@ impl Remote {
                 table.put(op.slot, op.pages, op.good, &mut self.counts);
             }
             self.changes.add(op.table, op.slot, op.pages, Change::Written);
+            self.is_at_home(op.slot + op.pages - 1, op.good);
             let copies = self.config.replicas + u32::from(self.config.spill);
             let enough = self.config.below && op.good & SPILLED != 0;
             if op.good != 0 && !enough && op.good.count_ones() < copies {

@@ -96,6 +96,24 @@ fn what_a_server_refuses_goes_to_the_disk_and_is_told_to_the_session() {
 }
 
 #[test]
+fn a_server_keeps_what_it_has_when_the_next_segment_has_no_room() {
+    let pages = std::vec![7; 2 * PAGE_BYTES];
+    for holds in [false, true] {
+        let mut remote = bed(2, 1);
+        store(&mut remote, 0, 0b01);
+        let own = remote.tables.get_mut(0).unwrap();
+        own.put(0, SEGMENT, if holds { 0b01 } else { 0 }, &mut remote.counts);
+        remote.write(1, Slot(SEGMENT - 1), &whole(&pages));
+        assert_eq!(remote.ops.get(1).unwrap().targets, 0b01);
+        remote.part_failed(1, 0, Errno::NOSPC.negative());
+        assert_eq!(*remote.homes.get(0).unwrap(), if holds { 0b11 } else { 0b10 });
+        remote.ops.get_mut(1).unwrap().good = 0b10;
+        remote.settle(1);
+        assert_eq!(*remote.homes.get(1).unwrap(), 0b10);
+    }
+}
+
+#[test]
 fn a_segment_that_was_not_used_sinks_when_a_server_had_no_room() {
     let mut remote = with_lanes(2, |config| config.below = true);
     [0b01, 0b10, 0b01, SPILLED].into_iter().zip(0..).for_each(|(who, segment)| store(&mut remote, segment, who));
