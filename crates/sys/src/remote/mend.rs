@@ -83,7 +83,7 @@ pub(super) struct Mend {
 }
 
 impl Mend {
-    /// None: there is one server alone.
+    /// None: there is one server alone, so far.
     pub(super) const fn none() -> Mend {
         Mend {
             first_tag: 0,
@@ -285,7 +285,7 @@ impl Remote {
     }
 
     /// Who is to have a slot that these have. A store that we may not write there is made first.
-    fn target_of(&mut self, index: u32, slot: u32, who: u32) -> Option<usize> {
+    pub(super) fn target_of(&mut self, index: u32, slot: u32, who: u32) -> Option<usize> {
         let leaving = self.counts.leaving();
         let remote = (who & !SPILLED & !leaving).count_ones();
         if self.config.spill && who & SPILLED == 0 {

@@ -234,6 +234,7 @@ impl Remote {
         }
         match other {
             Some(other) => self.send_to(tag, 1 << other),
+            None if ours && self.waits_for_new(tag) => {}
             None => self.settle(tag),
         }
     }
