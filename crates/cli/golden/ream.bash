@@ -1,7 +1,7 @@
 # Completions of ream for bash, made from the table of options by "ream completions bash".
 _ream() {
     local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-    local command="" options="--help --version" words="run doctor setup status compare mark unmark serve keys noise bench completions man help" index word
+    local command="" options="--help --version" words="run doctor setup status add-store compare mark unmark serve keys noise bench completions man help" index word
     COMPREPLY=()
     for ((index = 1; index < COMP_CWORD; index++)); do
         word="${COMP_WORDS[index]}"
@@ -24,6 +24,7 @@ _ream() {
         doctor) options="--store -s --replicas --spill --parity --key --servers --insecure --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;
+        add-store) options="" words="" ;;
         compare) options="--runs --seconds --with --stdin --save --json --help -h" words="" ;;
         mark) options="--memory -m --pages --prefault --prefault= --lock --lock= --show --help -h" words="" ;;
         unmark) options="--help -h" words="" ;;
@@ -33,7 +34,7 @@ _ream() {
         bench) options="--help -h" words="all compare report paging fits malloc inside pages mpi remote coverage" ;;
         completions) options="--help -h" words="bash zsh fish" ;;
         man) options="--help -h" words="" ;;
-        help) options="--help -h" words="run doctor setup status compare mark unmark serve keys noise bench completions man" ;;
+        help) options="--help -h" words="run doctor setup status add-store compare mark unmark serve keys noise bench completions man" ;;
     esac
     [[ $current != = ]] || current=""
     [[ $previous != = ]] || previous="${COMP_WORDS[COMP_CWORD - 2]}"

@@ -1,12 +1,13 @@
 # Completions of ream for fish, made from the table of options by "ream completions fish".
 complete -c ream -f
-set -l commands run doctor setup status compare mark unmark serve keys noise bench completions man help
+set -l commands run doctor setup status add-store compare mark unmark serve keys noise bench completions man help
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -s h -l help -d 'print help'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'print the version'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a run -d 'run a program within a memory budget'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a doctor -d 'say what this machine offers, or what pages a program will get'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a setup -d 'prepare this machine for Ream, or take that back'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a status -d 'show on which pages a running program's memory lies'
+complete -c ream -n "not __fish_seen_subcommand_from $commands" -a add-store -d 'give a running program one memory server more'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a compare -d 'find out which settings a program runs best with'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a mark -d 'have a program run under Ream whoever starts it'
 complete -c ream -n "not __fish_seen_subcommand_from $commands" -a unmark -d 'take a program's mark away'
@@ -110,4 +111,4 @@ complete -c ream -n "__fish_seen_subcommand_from completions" -s h -l help -d 'p
 complete -c ream -n "__fish_seen_subcommand_from completions" -a 'bash zsh fish'
 complete -c ream -n "__fish_seen_subcommand_from man" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from help" -s h -l help -d 'print help'
-complete -c ream -n "__fish_seen_subcommand_from help" -a 'run doctor setup status compare mark unmark serve keys noise bench completions man'
+complete -c ream -n "__fish_seen_subcommand_from help" -a 'run doctor setup status add-store compare mark unmark serve keys noise bench completions man'

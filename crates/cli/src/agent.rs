@@ -111,8 +111,6 @@ struct Watch {
     /// As it was at the start: what lies in the session's memory its processes can change, with less rights than ours.
     config: &'static Config,
     bell: File,
-    /// Keeps the leases of memory servers alive, if there are any.
-    _leases: Option<keeper::Kept>,
     /// By number and start time; without a descriptor where the kernel gave none: those are looked at now and then.
     processes: HashMap<(u32, u64), Option<OwnedFd>>,
     ranks: Doors,
@@ -142,11 +140,9 @@ fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
         }
     })?;
     let config = Box::leak(Box::new(*session.config()));
-    // Without it processes that give up rights have less; all others lack nothing.
-    let _ = door::open(memory, nonce, session, config);
-    let alone =
-        config.copies() < 2 && config.below == 0 && config.remotes.iter().filter(|remote| remote.is_some()).count() < 2;
-    let leases = config.is_remote().then(|| keeper::keep(session, &config.remotes, alone)).transpose()?;
+    let leases = config.is_remote().then(|| keeper::keep(session, config)).transpose()?;
+    // Without it processes that give up rights have less, and no memory server can be added; all others lack nothing.
+    let _ = door::open(memory, nonce, session, config, leases);
     let ranks = match digest.and_then(|text| u64::from_str_radix(text.to_str()?, 16).ok()) {
         Some(digest) => {
             let address = address(std::process::id(), nonce, session.door(), session.config());
@@ -154,7 +150,7 @@ fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
         }
         None => Doors::closed(),
     };
-    let mut watch = Watch { session, config, bell, _leases: leases, processes: HashMap::new(), ranks };
+    let mut watch = Watch { session, config, bell, processes: HashMap::new(), ranks };
     if let Some(root) = session.root() {
         // It waits for our answer, so it lives, unless it was killed.
         watch.add(root);

@@ -1,6 +1,7 @@
 //! The `ream` command as a library, so that the texts made from the table of options can be checked and installed.
 #![deny(unsafe_code)]
 
+mod add_store;
 mod agent;
 mod arguments;
 mod budget;
@@ -119,6 +120,7 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
             let (text, status) = status::report(&arguments.rest, arguments.has("all")?, arguments.has("json")?)?;
             print(&text).map(|_| status)
         }
+        "add-store" => add_store::add(&arguments.rest).and_then(|text| print(&text)),
         "help" => help(&arguments.rest),
         "man" => no_more(&arguments.rest).and_then(|()| print(&document::man::page())),
         "completions" => completions(&arguments.rest),

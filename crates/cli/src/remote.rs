@@ -89,8 +89,47 @@ struct Called {
     _calling: Calling,
 }
 
+/// What the rules for a session's store are, where that is at memory servers.
+pub struct Rules {
+    /// Copies of each page at servers, and whether one of them has sums.
+    pub replicas: u32,
+    /// See `replicas`.
+    pub parity: bool,
+    /// Whether a disk is below them, on which each page has its place, wherever it is.
+    pub below: bool,
+    /// Most bytes that the user, and the local copy, leave it.
+    pub ceiling: u64,
+}
+
+impl From<&Config> for Rules {
+    fn from(config: &Config) -> Rules {
+        let ceiling = if config.store_ceiling_bytes == 0 { u64::MAX } else { config.store_ceiling_bytes };
+        Rules { replicas: config.replicas, parity: config.parity != 0, below: config.below != 0, ceiling }
+    }
+}
+
+/// How many bytes a session may store at servers with these quotas.
+pub fn limit_of(quotas: &[u64], rules: &Rules) -> u64 {
+    if rules.below {
+        return rules.ceiling;
+    }
+    let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(*quota));
+    let largest = quotas.iter().copied().max().unwrap_or(0);
+    // Copies lie at different servers: what the largest has beyond the others together is of no use then.
+    let mut limit = if rules.replicas > 1 { (all / 2).min(all - largest) } else { all };
+    if rules.parity {
+        // One of them has sums only, and as much as an eighth of what is stored may be gaps.
+        limit = ((all - largest) / 9 * 8).saturating_sub(8 << 20);
+    }
+    limit.min(rules.ceiling)
+}
+
 fn lease_at(settings: &Settings, server: &str) -> Result<Called, Failure> {
-    let mut calling = call(settings, server)?;
+    lease_of(call(settings, server)?, server)
+}
+
+/// Gets a lease, and what is left there, from a server that was called.
+fn lease_of(mut calling: Calling, server: &str) -> Result<Called, Failure> {
     let lease = calling.lease().map_err(|error| refused(server, &error))?;
     let status = calling.status().map_err(|error| refused(server, &error))?;
     Ok(Called { address: calling.address(), lease, free: left(&figures(&status)), _calling: calling })
@@ -147,22 +186,18 @@ impl Leased {
     pub fn place(&self, settings: &Settings, local: Option<&Place>) -> Place {
         let quotas: Vec<u64> =
             self.servers.iter().filter_map(|(_, called)| Some(called.as_ref().ok()?.lease.quota)).collect();
-        let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(*quota));
-        let largest = quotas.iter().copied().max().unwrap_or(0);
-        // Copies lie at different servers: what the largest has beyond the others together is of no use then.
-        let mut limit = if settings.replicas > 1 { (all / 2).min(all - largest) } else { all };
-        if settings.parity {
-            // One of them has sums only, and as much as an eighth of what is stored may be gaps.
-            limit = ((all - largest) / 9 * 8).saturating_sub(8 << 20);
-        }
-        limit = limit.min(local.map_or(u64::MAX, |local| local.limit)).min(settings.store_limit.unwrap_or(u64::MAX));
+        let rules = Rules {
+            replicas: settings.replicas,
+            parity: settings.parity,
+            below: settings.has_disk_below(),
+            ceiling: ceiling(settings, local),
+        };
+        let limit = limit_of(&quotas, &rules);
         let names: Vec<String> = self.servers.iter().map(|(server, _)| format!("tcp://{server}")).collect();
         let names = names.join(",");
         match local.filter(|_| settings.has_disk_below()) {
-            // Each page has its place there, wherever it is.
             Some(below) => {
-                let directory = PathBuf::from(format!("{names} and {}", below.directory.display()));
-                Place { directory, limit: below.limit }
+                Place { directory: PathBuf::from(format!("{names} and {}", below.directory.display())), limit }
             }
             None => Place { directory: PathBuf::from(names), limit },
         }
@@ -177,12 +212,13 @@ impl Leased {
         let (key, servers) = files(settings)?;
         (config.key_path, config.servers_path) = (text(&key)?, text(&servers)?);
         (config.replicas, config.parity) = (settings.replicas, settings.parity.into());
+        config.store_ceiling_bytes = Some(ceiling(settings, local)).filter(|bytes| *bytes != u64::MAX).unwrap_or(0);
         if let Some(local) = local {
             config.spill_directory = text(&local.directory)?;
             (config.spill, config.below) = if settings.has_disk_below() { (0, 1) } else { (1, 0) };
         }
         for (place, (server, called)) in config.remotes.iter_mut().zip(&self.servers) {
-            *place = remote_of(settings, server, called.as_ref().ok())?;
+            *place = remote_of(server, called.as_ref().ok(), settings.insecure, settings.store_deadline)?;
         }
         Ok(())
     }
@@ -193,7 +229,28 @@ impl Leased {
     }
 }
 
-fn remote_of(settings: &Settings, server: &str, called: Option<&Called>) -> Result<Remote, Failure> {
+/// Most bytes that the user, and the local copy or the disk below, leave a store at memory servers.
+fn ceiling(settings: &Settings, local: Option<&Place>) -> u64 {
+    local.map_or(u64::MAX, |local| local.limit).min(settings.store_limit.unwrap_or(u64::MAX))
+}
+
+/// A server that is added to a session: what its processes have to know, and how many bytes are left there.
+///
+/// # Errors
+/// What is wrong with keys, server or the way there.
+pub fn lease_more(
+    server: &str,
+    caller: &Caller,
+    first: &Remote,
+    patience: Duration,
+) -> Result<(Remote, u64, impl Sized), Failure> {
+    let calling = Calling::new(server, caller, patience).map_err(|error| refused(server, &error))?;
+    let called = lease_of(calling, server)?;
+    let remote = remote_of(server, Some(&called), first.sealed == 0, 0)?;
+    Ok((Remote { deadline_ms: first.deadline_ms, ..remote }, called.free, called))
+}
+
+fn remote_of(server: &str, called: Option<&Called>, insecure: bool, deadline: u32) -> Result<Remote, Failure> {
     let mut address = [0; 16];
     // Of one that is not there the name must do.
     let found = match called {
@@ -220,10 +277,11 @@ fn remote_of(settings: &Settings, server: &str, called: Option<&Called>) -> Resu
         port: found.port().into(),
         address,
         scope,
-        sealed: (!settings.insecure).into(),
+        sealed: (!insecure).into(),
         lease: called.map_or(0, |called| called.lease.id),
         secret: called.map_or([0; 32], |called| called.lease.secret),
-        deadline_ms: u64::from(settings.store_deadline) * 1000,
+        deadline_ms: u64::from(deadline) * 1000,
+        quota: called.map_or(0, |called| called.lease.quota),
     })
 }
 
@@ -325,4 +383,30 @@ pub fn status(flags: Vec<Given>, json: bool) -> Result<String, Failure> {
         server_s("refused_total"),
     );
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_stored_by_quotas_and_copies() {
+        let limit = |quotas: &[u64], replicas, parity, ceiling| {
+            limit_of(quotas, &Rules { replicas, parity, below: false, ceiling })
+        };
+        let (mib, all) = (1 << 20, u64::MAX);
+        assert_eq!(limit(&[40 * mib, 100 * mib], 1, false, all), 140 * mib);
+        assert_eq!(limit(&[40 * mib, 100 * mib], 2, false, all), 40 * mib);
+        // A third makes use of what the second has beyond the first.
+        assert_eq!(limit(&[40 * mib, 100 * mib, 80 * mib], 2, false, all), 110 * mib);
+        assert_eq!(limit(&[45 * mib, 45 * mib, 90 * mib], 1, true, all), 72 * mib);
+        assert_eq!(limit(&[u64::MAX, 5], 1, false, 9), 9);
+        assert_eq!(limit(&[], 1, false, all), 0);
+        assert_eq!(limit_of(&[5], &Rules { replicas: 1, parity: false, below: true, ceiling: 9 }), 9);
+        let mut config = Config::new();
+        assert_eq!(Rules::from(&config).ceiling, all);
+        (config.replicas, config.parity, config.store_ceiling_bytes) = (2, 1, 7);
+        let rules = Rules::from(&config);
+        assert_eq!((rules.replicas, rules.parity, rules.ceiling), (2, true, 7));
+    }
 }

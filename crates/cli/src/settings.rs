@@ -454,12 +454,8 @@ impl Given {
     /// The `HOST:PORT` of a memory server, if that is one.
     pub(crate) fn server(&self, text: &OsStr) -> Result<Option<String>, Failure> {
         let Some(address) = text.as_bytes().strip_prefix(b"tcp://") else { return Ok(None) };
-        let address = std::str::from_utf8(address).map_err(|_| self.refuse("not valid UTF-8"))?;
-        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
-        if !matches!(port, Some(Ok(1..))) || address.len() > 255 {
-            return Err(self.refuse("not tcp://HOST:PORT"));
-        }
-        Ok(Some(address.to_owned()))
+        std::str::from_utf8(address).map_err(|_| self.refuse("not valid UTF-8"))?;
+        server_of(text).map(Some).ok_or_else(|| self.refuse("not tcp://HOST:PORT"))
     }
     pub(crate) fn directory(&self, text: &OsStr) -> Result<PathBuf, Failure> {
         if text.is_empty() {
@@ -475,6 +471,14 @@ impl Given {
             None => self.path(text),
         }
     }
+}
+
+/// The `HOST:PORT` of `tcp://HOST:PORT`.
+pub(crate) fn server_of(text: &OsStr) -> Option<String> {
+    let address = text.to_str()?.strip_prefix("tcp://").filter(|address| !address.contains(','))?;
+    let (_, port) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty())?;
+    let there = matches!(port.parse::<u16>(), Ok(1..)) && address.len() <= 255;
+    there.then(|| address.to_owned())
 }
 
 #[cfg(test)]

@@ -69,12 +69,14 @@ pub fn report(rest: &[OsString], all: bool, json: bool) -> Result<(String, i32),
     Ok((text, status))
 }
 
-fn process_id(word: &OsStr) -> Result<u32, Failure> {
+/// The number of a process.
+pub fn process_id(word: &OsStr) -> Result<u32, Failure> {
     let text = word.to_string_lossy();
     text.parse().ok().filter(|id| *id > 0).ok_or_else(|| Failure::new(format!("{text}: not the number of a process")))
 }
 
-fn cannot(id: u32, error: &std::io::Error) -> Failure {
+/// Why a process cannot be looked at.
+pub fn cannot(id: u32, error: &std::io::Error) -> Failure {
     let text = match error.kind() {
         std::io::ErrorKind::NotFound => "no such process".to_owned(),
         std::io::ErrorKind::PermissionDenied => "another user's process; ask as that user, or as root".to_owned(),

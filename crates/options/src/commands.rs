@@ -73,6 +73,19 @@ pub const COMMANDS: &[Command] = &[
         words: &[],
     },
     Command {
+        name: "add-store",
+        usage: "PID tcp://HOST:PORT",
+        help: "give a running program one memory server more",
+        long: "Adds a memory server to the session of process PID, which pages to memory servers already. From then on its \
+               programs store pages there, and copies that were lost are made again there; how many copies each page has \
+               stays as it is. The session may store more by what that server gives, up to eight times what it could at \
+               first. There can be seven servers.\n\n\
+               The session's agent calls the server, with the key and the list of servers that ream run was given: the \
+               server's public key must be in that list. A session without security takes servers without only.\n\n\
+               The exit status is 0, and 125 when the server was not added; a line says why.",
+        words: &[],
+    },
+    Command {
         name: "compare",
         usage: "[OPTION]... [--] PROGRAM [ARGUMENT]...",
         help: "find out which settings a program runs best with",
@@ -193,6 +206,7 @@ pub const COMMANDS: &[Command] = &[
             "doctor",
             "setup",
             "status",
+            "add-store",
             "compare",
             "mark",
             "unmark",

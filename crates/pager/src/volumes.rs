@@ -134,6 +134,18 @@ impl<M: Machine> Shard<M> {
         self.slots.add(volume, slots)
     }
 
+    /// The first volume may have so many slots from now on, no more than it was made for. What was refused for want of room
+    /// is tried again.
+    pub fn set_store_limit(&mut self, slots: u32) {
+        self.slots.set_limit(slots);
+        self.try_store_again();
+    }
+
+    /// What keeps the store may have room again.
+    pub fn try_store_again(&mut self) {
+        (self.store_full, self.tried_again) = (None, false);
+    }
+
     /// Whether there is a volume.
     pub fn has_volume(&self, volume: u8) -> bool {
         self.slots.has(volume)

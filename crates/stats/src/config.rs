@@ -23,6 +23,13 @@ impl<const N: usize> Text<N> {
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         Some(Text { bytes })
     }
+    /// What another process has sent; it ends before the first zero, or, where there is none, before the last byte.
+    pub fn from_bytes(mut bytes: [u8; N]) -> Text<N> {
+        if let Some(last) = bytes.last_mut() {
+            *last = 0;
+        }
+        Text { bytes }
+    }
     /// The bytes before the first zero.
     pub fn as_bytes(&self) -> &[u8] {
         let len = self.bytes.iter().position(|b| *b == 0).unwrap_or(N);
@@ -201,6 +208,8 @@ pub struct Remote {
     pub secret: [u8; 32],
     /// Longest that an answer may take, in milliseconds.
     pub deadline_ms: u64,
+    /// Bytes that the session may have there, by its first lease; 0 where there is none yet.
+    pub quota: u64,
 }
 
 impl Remote {
@@ -215,6 +224,7 @@ impl Remote {
         lease: 0,
         secret: [0; 32],
         deadline_ms: 0,
+        quota: 0,
     };
     /// Whether there is one.
     pub fn is_some(&self) -> bool {
@@ -240,8 +250,11 @@ pub struct Config {
     pub budget_bytes: u64,
     /// Smallest allocation that may be paged where not everything is, in bytes.
     pub threshold_bytes: u64,
-    /// Most bytes that all stores of the session may take on disk; 0: as much as the file system leaves.
+    /// Most bytes that all stores of the session may take on disk; 0: as much as the file system leaves. At memory servers it
+    /// is what they have when the session begins: see [`crate::Servers::limit`].
     pub store_limit_bytes: u64,
+    /// Most bytes that this may become when memory servers are added; 0: whatever they have.
+    pub store_ceiling_bytes: u64,
     /// Directory of the store files.
     pub store_directory: Text<1024>,
     /// Stored form of [`Engine`].
@@ -306,7 +319,8 @@ pub struct Config {
     pub drop_received: u32,
     /// 1: pages at memory servers have a sum instead of copies.
     pub parity: u32,
-    /// The memory servers that are the store, if they are; those that there are come first.
+    /// The memory servers with which the session begins, if they are its store; those that there are come first. All that
+    /// there are now are [`crate::Session::remotes`].
     pub remotes: [Remote; SERVERS],
     /// Memory servers that each page is written to.
     pub replicas: u32,
@@ -329,6 +343,7 @@ impl Config {
             budget_bytes: 0,
             threshold_bytes: 1 << 20,
             store_limit_bytes: 0,
+            store_ceiling_bytes: 0,
             store_directory: Text::EMPTY,
             engine: 0,
             io: 0,
@@ -446,6 +461,8 @@ mod tests {
         assert_eq!(Text::<8>::new(b"12345678"), None);
         assert_eq!(Text::<8>::new(b"a\0b"), None);
         assert!(Text::<8>::EMPTY.is_empty());
+        assert_eq!(Text::from_bytes(*b"ab\0c").as_bytes(), b"ab");
+        assert_eq!(Text::from_bytes(*b"abcd").as_c_str().unwrap().to_bytes(), b"abc");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub use counters::{Counter, Counters};
 pub use ledger::{Ledger, pinnable};
 pub use phases::{Mark, PHASE_NAME, PHASES, Phase, Phases};
 pub use process::{Identity, LEASES, Lifecycle, Process};
-pub use request::{Address, Need, Request, socket_name};
+pub use request::{Address, Need, Request, SERVER_NAME, socket_name};
 pub use servers::{Copies, Granted, SERVERS, SPILL, Server, Servers};
 pub use session::{Expected, MAGIC, PROCESSES, Refused, Session, Swept, VERSION};
 pub use summary::Report;

@@ -17,10 +17,16 @@ pub enum Need {
     Memory = 5,
     /// That the summary is written; there is no descriptor in the answer.
     Summary = 6,
+    /// One memory server more: its name follows, [`SERVER_NAME`] bytes that end with zeros; there is text behind the answer.
+    Server = 7,
 }
 
+/// Bytes of the name of a memory server that is to be added.
+pub const SERVER_NAME: usize = 256;
+
 impl Need {
-    const ALL: [Need; 6] = [Need::Session, Need::Userfaultfd, Need::Store, Need::Pagemap, Need::Memory, Need::Summary];
+    const ALL: [Need; 7] =
+        [Need::Session, Need::Userfaultfd, Need::Store, Need::Pagemap, Need::Memory, Need::Summary, Need::Server];
 }
 
 /// A message to the agent. The answer is an errno, 0 for success, and with that the descriptor.

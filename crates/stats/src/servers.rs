@@ -1,7 +1,11 @@
 //! The memory servers of a session as they are now: leases, which the agent renews when a server has lost them, free memory,
 //! and what processes tell each other when one of them is lost; and, of one process, which of its pages have too few copies.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use crate::Remote;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
+};
 
 /// Most memory servers of a session.
 pub const SERVERS: usize = 7;
@@ -41,9 +45,12 @@ pub struct Server {
     presses: AtomicU64,
     /// 1: the agent cannot reach it.
     away: AtomicU32,
-    /// Losses that the user was told of, and returns.
+    /// What the user is to be told of next: 0, a loss; [`LOST`], a return; [`ADDED`], that it is used.
     told: AtomicU32,
 }
+
+const LOST: u32 = 1;
+const ADDED: u32 = 2;
 
 impl Server {
     /// The lease of now; `None` while it changes for longer than it takes.
@@ -133,11 +140,15 @@ impl Server {
     }
     /// True for the first to tell the user that it was lost, until [`Server::tell_return`].
     pub fn tell_loss(&self) -> bool {
-        self.told.swap(1, SeqCst) == 0
+        self.told.swap(LOST, SeqCst) != LOST
     }
     /// True for the first to tell the user that it is back.
     pub fn tell_return(&self) -> bool {
-        self.told.swap(0, SeqCst) == 1
+        self.told.compare_exchange(LOST, 0, SeqCst, SeqCst).is_ok()
+    }
+    /// True for the first to tell the user that one which was added is used.
+    pub fn tell_use(&self) -> bool {
+        self.told.compare_exchange(ADDED, 0, SeqCst, SeqCst).is_ok()
     }
 }
 
@@ -146,11 +157,55 @@ impl Server {
 #[derive(Debug)]
 pub struct Servers {
     list: [Server; SERVERS],
+    /// How many there are: records from there on are nobody's.
+    count: AtomicU32,
+    /// Most bytes that a store there may take.
+    limit: AtomicU64,
+    remotes: UnsafeCell<[Remote; SERVERS]>,
     /// The server lost last, plus one, in the upper byte; when, in microseconds, below.
     last: AtomicU64,
 }
 
+// SAFETY: of `remotes`, who reads looks at those below `count` only, and who writes at those from there on only: a record is
+// whole before the count that tells of it is.
+unsafe impl Sync for Servers {}
+
 impl Servers {
+    /// Where they are, and what was agreed with them; none changes any more.
+    pub fn remotes(&self) -> &[Remote] {
+        let count = self.count();
+        // SAFETY: these were written before the count was raised, and are not written again; all bytes are valid in them.
+        unsafe { core::slice::from_raw_parts(self.remotes.get().cast::<Remote>(), count) }
+    }
+
+    /// How many there are; it only rises.
+    pub fn count(&self) -> usize {
+        (self.count.load(Acquire) as usize).min(SERVERS)
+    }
+
+    /// One server more, for all processes at once; false when there is no place. `later`: to one that is at work already. Only
+    /// the launcher, and then the agent, does that, one thread of it at a time.
+    pub fn add(&self, remote: &Remote, later: bool) -> bool {
+        let index = self.count();
+        let Some(server) = self.list.get(index) else { return false };
+        server.grant(remote.lease, &remote.secret);
+        server.told.store(if later { ADDED } else { 0 }, SeqCst);
+        // SAFETY: within the array; nobody reads it before the count is raised, and the caller alone writes.
+        unsafe { self.remotes.get().cast::<Remote>().add(index).write(*remote) };
+        self.count.store(index as u32 + 1, Release);
+        true
+    }
+
+    /// Most bytes that all stores there may take, as far as the servers' quotas tell; it only rises.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Acquire)
+    }
+
+    /// They have more room now; not less.
+    pub fn raise_limit(&self, bytes: u64) {
+        self.limit.fetch_max(bytes, SeqCst);
+    }
+
     /// One of them.
     pub fn get(&self, index: usize) -> Option<&Server> {
         self.list.get(index)
@@ -236,7 +291,7 @@ mod tests {
     use super::*;
 
     fn zeros() -> Servers {
-        // SAFETY: atomics only, for which zeros are a value.
+        // SAFETY: atomics, and records for which zeros are a value.
         unsafe { std::mem::zeroed() }
     }
 
@@ -273,5 +328,66 @@ mod tests {
         server.doubt();
         assert!(server.take_doubts() && !server.take_doubts());
         assert!(!server.tell_return() && server.tell_loss() && !server.tell_loss() && server.tell_return());
+    }
+
+    fn numbered(number: u64) -> Remote {
+        let mut name = [b'x'; 9];
+        name[8] = b'0' + number as u8;
+        let name = crate::Text::new(&name).unwrap();
+        Remote { name, lease: number, secret: [number as u8; 32], quota: number, ..Remote::NONE }
+    }
+
+    #[test]
+    fn servers_are_added_whole_while_others_look() {
+        (0..200).for_each(|_| add_all_while_others_look(&zeros()));
+    }
+
+    fn add_all_while_others_look(servers: &Servers) {
+        assert!(servers.remotes().is_empty());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=SERVERS as u64 {
+                    assert!(servers.add(&numbered(number), number > 1));
+                    std::thread::yield_now();
+                }
+            });
+            let mut seen = 0;
+            while seen < SERVERS {
+                let all = servers.remotes();
+                assert!(all.len() >= seen, "they never become fewer");
+                seen = all.len();
+                for (index, remote) in all.iter().enumerate() {
+                    assert!(*remote == numbered(index as u64 + 1), "{remote:?}");
+                    let granted = servers.get(index).and_then(Server::granted).unwrap();
+                    assert_eq!((granted.lease, granted.generation), (remote.lease, 1));
+                }
+            }
+        });
+        assert!(!servers.add(&numbered(9), true), "there is no place for more");
+        assert_eq!(servers.remotes().len(), SERVERS);
+    }
+
+    #[test]
+    fn of_a_new_server_it_is_told_once_that_it_is_used() {
+        let servers = zeros();
+        assert!(servers.add(&numbered(1), false) && servers.add(&numbered(2), true));
+        let [first, second] = [0, 1].map(|index| servers.get(index).unwrap());
+        assert!(!first.tell_use() && !second.tell_return());
+        assert!(second.tell_use() && !second.tell_use());
+        assert!(second.tell_loss() && !second.tell_use() && second.tell_return());
+        // Lost before anybody used it.
+        assert!(servers.add(&numbered(3), true));
+        let third = servers.get(2).unwrap();
+        assert!(third.tell_loss() && !third.tell_loss() && !third.tell_use() && third.tell_return());
+    }
+
+    #[test]
+    fn the_limit_only_rises() {
+        let servers = zeros();
+        servers.raise_limit(10);
+        servers.raise_limit(7);
+        assert_eq!(servers.limit(), 10);
+        servers.raise_limit(12);
+        assert_eq!(servers.limit(), 12);
     }
 }

@@ -8,12 +8,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use crate::ledger::Sums;
 use crate::process::{Identity, Lifecycle, Process};
-use crate::{Config, Counters, Engine, Ledger, Phases, Servers, Turns, whole_pages};
+use crate::{Config, Counters, Engine, Ledger, Phases, Remote, Servers, Turns, whole_pages};
 
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -113,11 +113,10 @@ impl Session {
         let session = unsafe { &*session };
         session.ledger.set_total(whole_pages(config.budget_bytes));
         session.ledger.set_zip(config.zip_bytes);
-        for (index, remote) in config.remotes.iter().enumerate().filter(|(_, remote)| remote.is_some()) {
-            if let Some(server) = session.servers.get(index) {
-                server.grant(remote.lease, &remote.secret);
-            }
+        for remote in config.remotes.iter().take_while(|remote| remote.is_some()) {
+            session.servers.add(remote, false);
         }
+        session.servers.raise_limit(config.store_limit_bytes);
         session.nonce.store(nonce, SeqCst);
         session.bytes.store(Session::BYTES as u64, SeqCst);
         session.version.store(VERSION, SeqCst);
@@ -167,6 +166,11 @@ impl Session {
     /// Whose turn it is to compute.
     pub fn turns(&self) -> &Turns {
         &self.turns
+    }
+    /// The memory servers that are the store, if they are: those with which the session began, and behind them those that
+    /// were added since. They become more, never fewer, and none changes its place.
+    pub fn remotes(&self) -> &[Remote] {
+        self.servers.remotes()
     }
     /// The memory servers as they are now.
     pub fn servers(&self) -> &Servers {

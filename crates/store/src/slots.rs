@@ -127,6 +127,14 @@ impl Slots {
         self.segments = segments;
     }
 
+    /// Sets the limit, as far as there are tables for: more where what keeps the store has grown. Less than what is used
+    /// already it cannot be.
+    pub fn set_limit(&mut self, slots: u32) {
+        let tables = self.room.len() as u32;
+        self.limit = (slots / SEGMENT).max(1).max(self.frontier).min(tables);
+        self.segments = self.limit;
+    }
+
     /// Raises the limit to what it was: the file system may have room again.
     pub fn grow_again(&mut self) {
         self.segments = self.limit;
@@ -360,6 +368,24 @@ mod tests {
         let (whole, count) = slots.take(512).unwrap();
         assert_eq!((whole.0 % 512, count), (0, 512));
         assert!(small.0 / 512 != whole.0 / 512);
+    }
+
+    #[test]
+    fn the_limit_rises_as_far_as_the_tables_reach() {
+        let mut slots = Slots::new(8 * 512).unwrap();
+        slots.set_limit(2 * 512);
+        assert_eq!(slots.limit(), 2 * 512);
+        assert!(slots.take(512).is_ok() && slots.take(512).is_ok());
+        assert_eq!(slots.take(1), Err(SlotsFull));
+        // What is used stays.
+        slots.set_limit(512);
+        assert_eq!(slots.limit(), 2 * 512);
+        slots.set_limit(3 * 512 + 7);
+        assert!(slots.take(512).is_ok());
+        assert_eq!(slots.take(1), Err(SlotsFull));
+        slots.stop_growing(3 * 512);
+        slots.set_limit(u32::MAX);
+        assert_eq!((slots.limit(), slots.take(512)), (8 * 512, Ok((Slot(3 * 512), 512))));
     }
 
     #[test]

@@ -88,6 +88,13 @@ impl Volumes {
         }
     }
 
+    /// Sets the first volume's limit, within what it was made for: see [`Slots::set_limit`].
+    pub fn set_limit(&mut self, slots: u32) {
+        if let Some(first) = self.get_mut(0) {
+            first.set_limit(slots);
+        }
+    }
+
     /// Raises the first volume's limit to what it was: the file system may have room again.
     pub fn grow_again(&mut self) {
         if let Some(slots) = self.get_mut(0) {

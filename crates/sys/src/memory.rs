@@ -237,11 +237,15 @@ const LARGE_TABLE: usize = 8 * BLOCK_BYTES;
 impl<T: Zeroable> MapSlice<T> {
     /// Maps room for `len` values, all zero.
     pub fn new(len: usize) -> Result<MapSlice<T>, Errno> {
+        MapSlice::with_room(len, len)
+    }
+    /// The same, where most probably only the first `usual` of them are used: those decide on which pages it lies.
+    pub fn with_room(len: usize, usual: usize) -> Result<MapSlice<T>, Errno> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or(Errno::NOMEM)?;
         if bytes == 0 {
             return Ok(MapSlice::empty());
         }
-        let is_large = bytes >= LARGE_TABLE;
+        let is_large = usual.min(len) * size_of::<T>() >= LARGE_TABLE;
         let start = map(bytes, if is_large { BLOCK_BYTES } else { PAGE_BYTES }, Protection::ReadWrite)?;
         if !is_large {
             // SAFETY: our own memory, which keeps its content.
@@ -335,6 +339,7 @@ impl<T: Atomics> core::ops::Deref for Shared<T> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
     use crate::process;
 
@@ -370,6 +375,32 @@ mod tests {
             // SAFETY: as above.
             unsafe { unmap(place, 8 * PAGE_BYTES).unwrap() };
         }
+    }
+
+    /// Whether the mapping at an address is kept from large pages.
+    fn is_kept_small(address: usize) -> bool {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut here = false;
+        for line in text.lines() {
+            let range = line.split(' ').next().and_then(|word| word.split_once('-'));
+            let number = |digits: &str| usize::from_str_radix(digits, 16).ok();
+            if let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) {
+                here = (start..end).contains(&address);
+            }
+            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| here) {
+                return flags.split(' ').any(|flag| flag == "nh");
+            }
+        }
+        panic!("not mapped");
+    }
+
+    #[test]
+    fn what_is_used_of_a_table_decides_on_its_pages() {
+        let pages = |slice: MapSlice<u8>| is_kept_small(slice.as_ptr().expose_provenance());
+        assert!(pages(MapSlice::new(1 << 20).unwrap()));
+        assert!(!pages(MapSlice::new(LARGE_TABLE).unwrap()));
+        assert!(pages(MapSlice::with_room(8 * LARGE_TABLE, LARGE_TABLE - 1).unwrap()));
+        assert!(!pages(MapSlice::with_room(8 * LARGE_TABLE, LARGE_TABLE).unwrap()));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! it: each page is written to as many servers as wanted, or to one and to a local file, and read from any of them. Or it
 //! is written to one, and another has the sum of several servers' pages.
 
+mod added;
 mod bequest;
 mod changes;
 mod collect;
@@ -97,8 +98,10 @@ pub struct RemoteConfig {
     pub sealed: bool,
     /// Longest that an answer may take where nobody else can give it, in microseconds.
     pub deadline_us: u64,
-    /// Slots that the store may have.
+    /// Slots that the store may have now, and that it may come to have when servers are added.
     pub slots: u32,
+    /// See `slots`.
+    pub most_slots: u32,
     /// Most reads and writes in flight.
     pub io_limit: u32,
 }
@@ -124,6 +127,9 @@ pub(crate) struct Remote {
     count: usize,
     /// Bit by server: it can be used.
     up: u32,
+    /// Bit by server: it was added, and has not been used yet; and until when it is waited for rather than that a write fails.
+    unused: u32,
+    unused_until: u64,
     /// Connections by which the parent's store lives, too, where there are any yet.
     parents: [Fd; SERVERS],
     ops: MapSlice<Op>,
@@ -178,20 +184,26 @@ impl Remote {
             peers: [const { Peer::none() }; SERVERS],
             count: 0,
             up: 0,
+            unused: 0,
+            unused_until: 0,
             parents: [Fd::NONE; SERVERS],
             ops: MapSlice::new(ops + mend::JOBS).map_err(&room)?,
             tables: MapSlice::new(ANCESTORS + 1).map_err(&room)?,
             table_count: 1,
             counts: Counts::new(config.replicas + u32::from(config.spill), config.below),
             changes: Changes::new().map_err(&room)?,
-            homes: MapSlice::new((config.slots / SEGMENT) as usize + 1).map_err(&room)?,
+            homes: MapSlice::new((config.most_slots / SEGMENT) as usize + 1).map_err(&room)?,
             key,
             parked: Queue::new(ops + mend::JOBS).map_err(&room)?,
             parked_since: 0,
             ended: Queue::new(ops + mend::JOBS).map_err(&room)?,
             spill: None,
             mend: Mend::none(),
-            tier: config.below.then(|| Tier::new((config.slots / SEGMENT) as usize + 1)).transpose().map_err(&room)?,
+            tier: config
+                .below
+                .then(|| Tier::new((config.most_slots / SEGMENT) as usize + 1))
+                .transpose()
+                .map_err(&room)?,
             log: Log::none(),
             builds: Builds::none(),
             dialler: None,
@@ -210,12 +222,11 @@ impl Remote {
         if local {
             remote.spill = Some(Spill::new(ops + mend::JOBS).map_err(&room)?);
         }
-        let mut places = ops + mend::JOBS;
         if config.parity {
-            remote.log = Log::new(places).map_err(&room)?;
-            remote.builds = Builds::new(places).map_err(&room)?;
-            places = Log::pieces_for(places);
+            remote.log = Log::new(ops + mend::JOBS).map_err(&room)?;
+            remote.builds = Builds::new(ops + mend::JOBS).map_err(&room)?;
         }
+        let places = remote.places();
         let mut first = None;
         for (index, address) in config.servers.iter().enumerate().map_while(|(index, it)| Some((index, (*it)?))) {
             remote.count = index + 1;
@@ -224,7 +235,8 @@ impl Remote {
         }
         // What its pages are bound to beside slot and version: the same wherever they go.
         let bound = remote.way(0).map_or(0, |(way, _)| way.lease);
-        let table = Table::new(config.slots, key_bytes, bound, config.process.generation() as u32).map_err(&room)?;
+        let (slots, number) = ((config.slots, config.most_slots), config.process.generation() as u32);
+        let table = Table::with_room(slots, key_bytes, bound, number).map_err(&room)?;
         let table = if config.spill_sealed { table.with_seals().map_err(&room)? } else { table };
         let table = if config.parity { table.with_groups().map_err(&room)? } else { table };
         remote.keep_table(0, table);
@@ -288,6 +300,7 @@ impl Remote {
             peer.rise(lanes, way, generation);
         }
         self.up |= 1 << index;
+        self.unused &= !(1 << index);
         self.look_who_leaves();
         if let Some(place) = self.tables.get_mut(0).and_then(|table| table.stores.get_mut(index)) {
             *place = store;
@@ -416,6 +429,7 @@ impl Remote {
             return false;
         }
         let mut more = false;
+        self.take_in_new();
         if self.log.is_some() {
             self.advance_log();
             self.advance_builds();
@@ -503,17 +517,6 @@ impl Remote {
                 Ok(())
             }
             Kind::Free | Kind::Ping => Ok(()),
-        }
-    }
-
-    fn note_ending(&mut self, index: usize) {
-        if let Some(peer) = self.peers.get_mut(index) {
-            if !peer.ending {
-                peer.ending = true;
-                self.tell(News::Ending(index));
-                self.close_group();
-                self.look_who_leaves();
-            }
         }
     }
 

@@ -2,11 +2,12 @@
 //! get what they may not open any more. Who does not know the session's nonce gets nothing.
 
 use super::summarise;
+use crate::keeper::Kept;
 use crate::os;
-use ream_stats::{Config, Need, Request, Session, socket_name};
+use ream_stats::{Config, Need, Request, SERVER_NAME, Session, Text, socket_name};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -17,7 +18,7 @@ use std::time::Duration;
 /// Callers that are served at a time; whoever says nothing is sent away soon.
 const MOST: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
-const STACK: usize = 64 << 10;
+const STACK: usize = 256 << 10;
 
 /// What is handed out, beside what the kernel has for everybody.
 pub struct Door {
@@ -25,14 +26,21 @@ pub struct Door {
     nonce: u64,
     session: &'static Session,
     config: &'static Config,
+    leases: Option<&'static Kept>,
 }
 
 /// Opens the door and serves whoever comes.
-pub fn open(memory: &OwnedFd, nonce: u64, session: &'static Session, config: &'static Config) -> io::Result<()> {
+pub fn open(
+    memory: &OwnedFd,
+    nonce: u64,
+    session: &'static Session,
+    config: &'static Config,
+    leases: Option<&'static Kept>,
+) -> io::Result<()> {
     let name = socket_name(session.door());
     // Without the zero byte, which the name's kind stands for.
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name[1..])?)?;
-    let door: &'static Door = Box::leak(Box::new(Door { memory: memory.try_clone()?, nonce, session, config }));
+    let door: &'static Door = Box::leak(Box::new(Door { memory: memory.try_clone()?, nonce, session, config, leases }));
     std::thread::Builder::new().stack_size(STACK).spawn(move || {
         static SERVED: AtomicU32 = AtomicU32::new(0);
         for caller in listener.incoming() {
@@ -67,10 +75,38 @@ impl Door {
         let Some(request) = Request::from_bytes(&bytes).filter(|request| request.nonce == self.nonce) else {
             return Ok(());
         };
+        if request.need == Need::Server {
+            return self.add_server(caller);
+        }
         match self.get(request.need, &caller) {
             Ok(file) => os::answer(&caller, 0, file.as_ref()),
             Err(error) => os::answer(&caller, error.raw_os_error().unwrap_or(libc::EIO), None),
         }
+    }
+
+    /// Adds the memory server whose name follows, and says what came of it: a number, 0 for success, and a line.
+    fn add_server(&self, mut caller: UnixStream) -> io::Result<()> {
+        let mut name = [0; SERVER_NAME];
+        caller.read_exact(&mut name)?;
+        // It says nothing more: there is something to read when it has gone.
+        caller.set_nonblocking(true)?;
+        let stays = || {
+            let answer = (&caller).read(&mut [0]);
+            answer.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        let name = Text::from_bytes(name);
+        let outcome = match (std::str::from_utf8(name.as_bytes()), self.leases) {
+            (_, None) => {
+                Err("its session does not page to memory servers; only one that does can be given more".to_owned())
+            }
+            (Ok(name), Some(leases)) if !name.is_empty() => leases.add(name, stays).map_err(|failure| failure.text),
+            _ => Err("not tcp://HOST:PORT".to_owned()),
+        };
+        let (number, line) = match outcome {
+            Ok(line) => (0, line),
+            Err(line) => (libc::EINVAL, line),
+        };
+        caller.write_all(&[&number.to_ne_bytes(), line.as_bytes()].concat())
     }
 
     fn get(&self, need: Need, caller: &UnixStream) -> io::Result<Option<OwnedFd>> {
@@ -87,6 +123,7 @@ impl Door {
                 summarise(self.session, self.config);
                 return Ok(None);
             }
+            Need::Server => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         Ok(Some(file))
     }

@@ -46,19 +46,18 @@ pub fn of(id: u32) -> Option<Servers> {
     }
     let paging: Vec<_> = session.used().iter().filter(|process| process.engaged()).collect();
     let held = |who: usize| paging.iter().map(|process| process.copies().held(who)).sum();
-    let list =
-        config.remotes.iter().enumerate().take_while(|(_, remote)| remote.is_some()).filter_map(|(index, remote)| {
-            let server = session.servers().get(index)?;
-            Some(Server {
-                name: format!("tcp://{}", String::from_utf8_lossy(remote.name.as_bytes())),
-                linked: paging.iter().filter(|process| process.copies().linked() >> index & 1 != 0).count(),
-                free: server.free(),
-                latency_us: server.latency_us(),
-                losses: server.losses(),
-                pages: held(index),
-                forged: server.forged(),
-            })
-        });
+    let list = session.remotes().iter().enumerate().filter_map(|(index, remote)| {
+        let server = session.servers().get(index)?;
+        Some(Server {
+            name: format!("tcp://{}", String::from_utf8_lossy(remote.name.as_bytes())),
+            linked: paging.iter().filter(|process| process.copies().linked() >> index & 1 != 0).count(),
+            free: server.free(),
+            latency_us: server.latency_us(),
+            losses: server.losses(),
+            pages: held(index),
+            forged: server.forged(),
+        })
+    });
     let counters = ream_stats::Counters::default();
     session.add_to(&counters);
     Some(Servers {

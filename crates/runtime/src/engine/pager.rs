@@ -6,7 +6,7 @@ use super::devices::Devices;
 use super::mailbox::Command;
 use super::message::{tell, warn};
 use super::minute::Minute;
-use super::setup::{Inherited, machine, most_slots};
+use super::setup::{Inherited, machine, most_slots, slots_now};
 use super::shares::{self, available, share};
 use super::stop::stop;
 use super::switch::Switching;
@@ -108,7 +108,8 @@ fn prepare() -> Result<(), Failure> {
         ream_stats::Fetch::Aggressive => Fetch::Aggressive,
     };
     let config = Config { limit: total, slots: most_slots(), fetch, swap: session.config().swap() };
-    let shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
+    let mut shard = Shard::new(machine, config, &entry.counters).map_err(failed("mapping the page tables"))?;
+    shard.set_store_limit(slots_now());
     let place = memory::map(size_of::<Shard<LinuxMachine>>(), 4096, Protection::ReadWrite)
         .map_err(failed("mapping the pager's state"))?
         .cast::<Shard<LinuxMachine>>();
@@ -230,7 +231,7 @@ struct Pager {
 
 impl Pager {
     fn turn(&mut self) {
-        remote::look(self.shard.machine_mut());
+        remote::look(self.shard);
         self.devices.look(self.shard);
         if self.command.is_some() {
             self.shard.withhold(false);
@@ -574,6 +575,7 @@ pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd]) -> Result<(), Fai
     let shard = unsafe { &mut *SHARD.load(SeqCst) };
     let had = volumes::those_of(shard);
     shard.become_child(machine, parent, most_slots(), &entry.counters).map_err(failed("mapping the page tables"))?;
+    shard.set_store_limit(slots_now());
     volumes::engage_child(shard, had);
     let used = shard.used().max(shares::CHILD);
     entry.overdraw(session.ledger(), used.saturating_sub(entry.held_pages()));

@@ -2,6 +2,7 @@
 
 use super::message::{tell, warn};
 use super::pager::Failure;
+use super::setup::more_slots;
 use super::stop::end;
 use super::{ENGINE, fork};
 use core::fmt;
@@ -13,13 +14,13 @@ use ream_sys::{Address, Errno, LinuxMachine, Lost, News, RemoteConfig};
 pub(super) fn config(
     session: &'static Session,
     process: &'static Process,
-    slots: u32,
+    (slots, most_slots): (u32, u32),
     io_limit: u32,
 ) -> Result<Option<RemoteConfig>, Failure> {
     let config = session.config();
     let Some(first) = config.remotes.first().filter(|first| first.is_some()) else { return Ok(None) };
     let mut servers = [None; SERVERS];
-    for (place, remote) in servers.iter_mut().zip(config.remotes.iter().take_while(|remote| remote.is_some())) {
+    for (place, remote) in servers.iter_mut().zip(session.remotes()) {
         let server = Address::new(remote.family, &remote.address, remote.port as u16, remote.scope);
         *place = Some(server.ok_or(Failure { what: "reading a memory server's address", errno: Errno::INVAL })?);
     }
@@ -35,12 +36,13 @@ pub(super) fn config(
         sealed: first.sealed != 0,
         deadline_us: first.deadline_ms.saturating_mul(1000),
         slots,
+        most_slots,
         io_limit,
     }))
 }
 
 fn remotes() -> impl Iterator<Item = &'static Remote> {
-    ENGINE.session().into_iter().flat_map(|session| &session.config().remotes).take_while(|remote| remote.is_some())
+    ENGINE.session().into_iter().flat_map(|session| session.remotes())
 }
 
 /// The names of these servers, by bit.
@@ -86,10 +88,17 @@ impl fmt::Display for How {
     }
 }
 
-/// Says what has happened to memory servers, and stops the program when its memory is lost.
-pub(super) fn look(machine: &mut LinuxMachine) {
-    while let Some(news) = machine.take_news() {
+/// Says what has happened to memory servers, and stops the program when its memory is lost. What the store had no room for is
+/// tried again when there are more of them.
+pub(super) fn look(shard: &mut Shard<LinuxMachine>) {
+    while let Some(news) = shard.machine_mut().take_news() {
         hear(news);
+        if matches!(news, News::Back(_)) {
+            shard.try_store_again();
+        }
+    }
+    if let Some(slots) = more_slots() {
+        shard.set_store_limit(slots);
     }
 }
 
@@ -126,6 +135,9 @@ fn hear(news: News) {
         )),
         News::Back(index) if server(index).is_some_and(|server| server.tell_return()) => {
             warn(format_args!("the memory server {} is used again", Names(1 << index)))
+        }
+        News::Back(index) if server(index).is_some_and(|server| server.tell_use()) => {
+            warn(format_args!("the memory server {} is used from now on", Names(1 << index)))
         }
         News::Lost(..) | News::Back(_) => {}
         News::Emptied(index) => fork::let_go(index),
@@ -231,7 +243,7 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
                 end()
             }
             tell(format_args!(
-                "the memory server {} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --quota or --memory there",
+                "the memory server {} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --quota or --memory there, or add a server in time (ream add-store)",
                 Names(u32::MAX),
                 shard.slots_in_use() / 256,
                 shard.used() / 256,

@@ -12,6 +12,7 @@ use ream_page::{Block, Slot, StoreId};
 use ream_stats::{Pages, Region, Session, whole_pages};
 use ream_sys::digest::Key;
 use ream_sys::file::{self, Fd, FileSystem};
+use ream_sys::memory::MapSlice;
 use ream_sys::uffd::Access;
 use ream_sys::{Bequest, Errno, Inheritance, LinuxConfig, LinuxMachine, TIER_BLOCKS, TiersConfig, process};
 
@@ -37,7 +38,9 @@ pub(super) fn machine(
     let filed = settled.zip_alone == 0 && (!settled.is_remote() || settled.has_local());
     let store = if filed { store_file(session)? } else { Fd::NONE };
     let slots = slots(session, store);
+    let most = if settled.is_remote() && settled.below == 0 { room_to_grow(slots) } else { slots };
     SLOTS_OF_STORE.store(slots, SeqCst);
+    MOST_SLOTS.store(most, SeqCst);
     THREAD.store(process::thread_id(), SeqCst);
     // What the session began with: a smaller budget may grow again.
     let frames = whole_pages(session.config().budget_bytes).next_multiple_of(512).min(1 << 30) as u32;
@@ -81,7 +84,7 @@ pub(super) fn machine(
                 }
                 Ok(mut machine) => {
                     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
-                    if let Some(remote) = remote::config(session, entry, slots, IO_LIMIT + TIER_BLOCKS)? {
+                    if let Some(remote) = remote::config(session, entry, (slots, most), IO_LIMIT + TIER_BLOCKS)? {
                         machine
                             .connect(&remote, inherited.bequest)
                             .map_err(|setup| Failure { what: setup.what, errno: setup.errno })?;
@@ -96,7 +99,7 @@ pub(super) fn machine(
                             ledger: session.ledger(),
                             process: entry,
                             store: entry.generation() as u32,
-                            slots,
+                            slots: most,
                         };
                         machine
                             .interpose(&tiers, inherited.kept)
@@ -148,21 +151,58 @@ fn store_file(session: &Session) -> Result<Fd, Failure> {
     store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))
 }
 
-/// Slots that the store of this process may have.
+/// Slots that the store of this process may have, and that it may come to have.
 static SLOTS_OF_STORE: AtomicU32 = AtomicU32::new(0);
+static MOST_SLOTS: AtomicU32 = AtomicU32::new(0);
 
-/// Most slots of this process's store, once it has one.
-pub(super) fn most_slots() -> u32 {
+/// Slots that this process's store may have, once it has one.
+pub(super) fn slots_now() -> u32 {
     SLOTS_OF_STORE.load(SeqCst)
 }
 
-/// Most slots of a store: the session's limit, else what the file system can spare.
+/// Slots that it may come to have.
+pub(super) fn most_slots() -> u32 {
+    MOST_SLOTS.load(SeqCst)
+}
+
+/// Slots of a store: the session's limit, else what the file system can spare.
 fn slots(session: &Session, store: Fd) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
-    if bytes == 0 && !session.config().is_remote() && store != Fd::NONE {
+    if session.config().is_remote() {
+        bytes = session.servers().limit();
+    } else if bytes == 0 && store != Fd::NONE {
         bytes = room(store);
     }
+    slots_of(bytes)
+}
+
+fn slots_of(bytes: u64) -> u32 {
     (bytes / 4096).clamp(512, Slot::most(0).into()) as u32
+}
+
+/// Memory servers may be added: tables are as large as eight times what there is now needs. They cost addresses only, until
+/// they are used; where there are none to spare, they are as large as what there is now needs.
+fn room_to_grow(slots: u32) -> u32 {
+    /// What all tables take for a slot, at most, and as much again for the program.
+    const BYTES_OF_SLOT: usize = 64;
+    let most = slots.saturating_mul(8).min(Slot::most(0));
+    let room = usize::try_from(most).ok().and_then(|most| most.checked_mul(BYTES_OF_SLOT));
+    match room.map(MapSlice::<u8>::new) {
+        Some(Ok(_)) => most,
+        _ => slots,
+    }
+}
+
+/// Slots that the store may have by now, where those are more than when this was last asked.
+pub(super) fn more_slots() -> Option<u32> {
+    let limit = ENGINE.session()?.servers().limit();
+    // What is in no table cannot be had.
+    let slots = slots_of(limit).min(most_slots());
+    if limit == 0 || slots <= slots_now() {
+        return None;
+    }
+    SLOTS_OF_STORE.store(slots, SeqCst);
+    Some(slots)
 }
 
 /// Bytes that the file system of an open file can spare.

@@ -180,9 +180,10 @@ pub(super) struct Groups {
     sums: usize,
     /// Bit by place: a sum is there.
     used_sums: u8,
-    /// The one that is being filled, and before which none is free.
+    /// The one that is being filled, before which none is free, and from which on none was ever used.
     current: u32,
     cursor: u32,
+    end: u32,
     /// Bit by server: it is about to end.
     pub(super) leaving: u8,
     /// Head of those that may be free.
@@ -203,6 +204,7 @@ impl Groups {
         used_sums: 0,
         current: NONE,
         cursor: 0,
+        end: 0,
         leaving: 0,
         listed: NONE,
         taken: 0,
@@ -251,6 +253,16 @@ impl Groups {
         }
         // SAFETY: as above.
         unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(self.list), self.count) }
+    }
+
+    /// Those that were ever used: the tables are as large as the store may come to be.
+    pub(super) fn used(&self) -> &[Group] {
+        self.list().get(..self.end as usize).unwrap_or(&[])
+    }
+
+    fn used_mut(&mut self) -> &mut [Group] {
+        let end = self.end as usize;
+        self.list_mut().get_mut(..end).unwrap_or(&mut [])
     }
 
     pub(super) fn get(&self, group: u32) -> Option<&Group> {
@@ -351,6 +363,7 @@ impl Groups {
         // The first: servers keep rows in blocks of several groups, which are free when all of those are.
         let group = (self.cursor..count).find(free)?;
         self.cursor = group + 1;
+        self.end = self.end.max(group + 1);
         let mut sum = NOBODY;
         if !alone {
             // Each in turn.
@@ -389,7 +402,7 @@ impl Groups {
     /// Nobody is to have the sum. It stays here as long as pages depend on it. Where the server that it was for is `full`,
     /// they may come to, before all have been copied to others: then it stays if there is room.
     fn keep_sum(&mut self, group: u32, full: bool) {
-        let kept = self.list().iter().filter(|it| it.is_kept()).count();
+        let kept = self.used().iter().filter(|it| it.is_kept()).count();
         let Some(it) = self.get_mut(group) else { return };
         it.sum = NOBODY;
         if it.lost_columns() == 0 && !(full && kept < KEPT) {
@@ -510,19 +523,19 @@ impl Groups {
 
     /// In a forked child: nothing is under way there, and what its parent is still to send it has here.
     pub(super) fn become_ancestor(&mut self) {
-        for it in self.list_mut() {
+        for it in self.used_mut() {
             (it.open, it.reads, it.sending) = (0, 0, false);
         }
     }
 
     /// A child is about to read what there is.
     pub(super) fn freeze(&mut self) {
-        self.list_mut().iter_mut().filter(|it| it.phase != Phase::Free).for_each(|it| it.frozen = true);
+        self.used_mut().iter_mut().filter(|it| it.phase != Phase::Free).for_each(|it| it.frozen = true);
     }
 
     /// No child reads it any more.
     pub(super) fn thaw(&mut self) {
-        for group in 0..self.count as u32 {
+        for group in 0..self.end {
             if let Some(it) = self.get_mut(group) {
                 it.frozen = false;
             }
@@ -533,7 +546,7 @@ impl Groups {
     /// These servers are lost, with their columns. Returns whether a page may be gone: then `is_gone` tells which are.
     pub(super) fn lose(&mut self, who: u32) -> bool {
         let mut gone = false;
-        for group in 0..self.count as u32 {
+        for group in 0..self.end {
             let Some(it) = self.get_mut(group).filter(|it| it.phase != Phase::Free) else { continue };
             let lost = it.members & !it.lost & who as u8;
             if lost == 0 {
@@ -562,7 +575,7 @@ impl Groups {
     /// Pages that are to be copied for want of a server that has their sum, or since a server is about to end; and bit by server, which must not be lost now.
     pub(super) fn exposed(&self) -> (u64, u32) {
         let due = |it: &&Group| !it.is_whole() || it.depends_on(self.leaving);
-        let exposed = self.list().iter().filter(|it| it.phase != Phase::Free && it.live > 0).filter(due);
+        let exposed = self.used().iter().filter(|it| it.phase != Phase::Free && it.live > 0).filter(due);
         exposed.fold((0, 0), |(pages, who), it| {
             let depends = if it.is_safe() { 0 } else { it.members & !it.lost };
             (pages + u64::from(it.live), who | u32::from(depends))

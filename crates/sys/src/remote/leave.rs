@@ -8,6 +8,18 @@ use crate::process;
 const LOOK: u64 = 50_000;
 
 impl Remote {
+    /// A server says that it is about to end.
+    pub(super) fn note_ending(&mut self, index: usize) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            if !peer.ending {
+                peer.ending = true;
+                self.tell(News::Ending(index));
+                self.close_group();
+                self.look_who_leaves();
+            }
+        }
+    }
+
     /// Looks which of the servers that are used are about to end.
     pub(super) fn look_who_leaves(&mut self) {
         if !self.mend.is_some() {
@@ -63,7 +75,7 @@ impl Remote {
         let mut tables = self.tables.as_slice().iter().take(self.table_count).enumerate();
         tables.any(|(number, table)| match table.groups() {
             None => (0..table.end).map(|slot| table.holder(slot)).any(|who| who & bit != 0 && few(who)),
-            Some(groups) if number == 0 => groups.list().iter().any(|it| it.live > 0 && it.depends_on(bit as u8)),
+            Some(groups) if number == 0 => groups.used().iter().any(|it| it.live > 0 && it.depends_on(bit as u8)),
             Some(groups) => (0..table.end).any(|slot| {
                 let there =
                     table.column_of(slot).is_some() && groups.of(slot).is_some_and(|it| it.depends_on(bit as u8));

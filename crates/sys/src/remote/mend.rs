@@ -92,7 +92,7 @@ pub(super) struct Mend {
 }
 
 impl Mend {
-    /// None: there is one server alone.
+    /// None: there is one server alone, so far.
     pub(super) const fn none() -> Mend {
         Mend {
             first_tag: 0,

@@ -24,6 +24,8 @@ pub(super) struct Table {
     versions: usize,
     holders: usize,
     slots: usize,
+    /// Slots for which there is memory at the servers; there may come to be more.
+    usual: usize,
     /// Seals of pages in the local copy, where that is sealed: there is no room for them in the file, and whoever
     /// changes that cannot change them.
     seals: usize,
@@ -45,9 +47,16 @@ unsafe impl Zeroable for Table {}
 
 impl Table {
     /// An empty one of so many slots, for ever: nothing unmaps it.
+    #[cfg(test)]
     pub(super) fn new(slots: u32, key: [u8; KEY], lease: u64, store: u32) -> Result<Table, Errno> {
-        let versions = MapSlice::<u32>::new(slots as usize)?.leak();
-        let holders = MapSlice::<u8>::new(slots as usize)?.leak();
+        Table::with_room((slots, slots), key, lease, store)
+    }
+
+    /// The same; there may come to be the second number of slots.
+    pub(super) fn with_room(slots: (u32, u32), key: [u8; KEY], lease: u64, store: u32) -> Result<Table, Errno> {
+        let (usual, slots) = (slots.0 as usize, slots.1 as usize);
+        let versions = MapSlice::<u32>::with_room(slots, usual)?.leak();
+        let holders = MapSlice::<u8>::with_room(slots, usual)?.leak();
         Ok(Table {
             key,
             lease,
@@ -55,7 +64,8 @@ impl Table {
             end: 0,
             versions: versions.as_ptr().expose_provenance(),
             holders: holders.as_mut_ptr().expose_provenance(),
-            slots: slots as usize,
+            slots,
+            usual,
             seals: 0,
             groups: Groups::NONE,
             stores: [0; SERVERS],
@@ -68,7 +78,7 @@ impl Table {
 
     /// Its local copy is sealed.
     pub(super) fn with_seals(mut self) -> Result<Table, Errno> {
-        self.seals = MapSlice::<[u8; SEAL]>::new(self.slots)?.leak().as_mut_ptr().expose_provenance();
+        self.seals = MapSlice::<[u8; SEAL]>::with_room(self.slots, self.usual)?.leak().as_mut_ptr().expose_provenance();
         Ok(self)
     }
 
@@ -212,7 +222,7 @@ impl Table {
     /// It is an ancestor's now: what is copied from here on goes elsewhere.
     pub(super) fn become_ancestor(&mut self) -> Result<(), Errno> {
         if self.copies == 0 {
-            self.copies = MapSlice::<u8>::new(self.slots)?.leak().as_mut_ptr().expose_provenance();
+            self.copies = MapSlice::<u8>::with_room(self.slots, self.usual)?.leak().as_mut_ptr().expose_provenance();
         }
         (self.ours, self.making) = (0, 0);
         self.groups.become_ancestor();

@@ -22,6 +22,7 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
         sealed: true,
         deadline_us: 1_000_000,
         slots: 10_000,
+        most_slots: 10_000,
         io_limit: 8,
     };
     change(&mut config);

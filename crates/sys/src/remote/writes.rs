@@ -260,6 +260,7 @@ impl Remote {
                 self.config.process.counters.servers_passed.add(op.pages.into());
                 self.send_to(tag, SPILLED);
             }
+            None if ours && self.waits_for_new(tag) => {}
             None => self.settle(tag),
         }
     }

@@ -25,7 +25,7 @@ impl Groups {
         let part = |it: &Group| (u64::from(it.live) * PARTS as u64 / it.taken().max(1)) as usize;
         let able = |it: &&Group| it.phase == Phase::Closed && !it.frozen && it.live > 0;
         let mut gaps = [0u64; PARTS + 1];
-        for it in self.list().iter().filter(able) {
+        for it in self.used().iter().filter(able) {
             if let Some(place) = gaps.get_mut(part(it)) {
                 *place += it.taken() - u64::from(it.live);
             }
@@ -36,7 +36,7 @@ impl Groups {
             limit += 1;
         }
         let mut any = false;
-        for it in self.list_mut() {
+        for it in self.used_mut() {
             if able(&&*it) && part(it) < limit {
                 it.leaving = true;
                 any = true;

@@ -1,0 +1,110 @@
+/* Fills FIRST MiB and forks, makes the file READY, waits for the file GO, fills SECOND MiB more and forks again. Parent and
+ * children check all that they have, the children after they have written half of it anew.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, WORDS = PAGE / 8 };
+
+static uint64_t *array;
+static unsigned char *generation;
+
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+static uint64_t word(size_t page, size_t i)
+{
+	return mix(page * 257 + generation[page]) + i * 0x9e3779b97f4a7c15u;
+}
+
+static void fill(size_t page, int number)
+{
+	size_t i;
+
+	generation[page] = number;
+	for (i = 0; i < WORDS; i++)
+		array[page * WORDS + i] = word(page, i);
+}
+
+static void check(size_t pages)
+{
+	size_t page, i;
+
+	for (page = 0; page < pages; page++) {
+		for (i = 0; i < WORDS; i++) {
+			if (array[page * WORDS + i] != word(page, i)) {
+				printf("page %zu, word %zu is wrong\n", page, i);
+				fflush(stdout);
+				_exit(3);
+			}
+		}
+	}
+}
+
+static void wait_for(const char *file)
+{
+	struct stat there;
+
+	while (stat(file, &there) != 0)
+		usleep(5000);
+}
+
+static pid_t child(size_t pages, int number, const char *go)
+{
+	pid_t pid = fork();
+	size_t page;
+
+	if (pid != 0)
+		return pid;
+	wait_for(go);
+	for (page = number % 2; page < pages; page += 2)
+		fill(page, number);
+	check(pages);
+	_exit(0);
+}
+
+int main(int count, char **arguments)
+{
+	size_t first, second, page;
+	pid_t children[2];
+	FILE *ready;
+	int i, status;
+
+	if (count < 5)
+		return 2;
+	first = strtoul(arguments[1], NULL, 10) << 8;
+	second = strtoul(arguments[2], NULL, 10) << 8;
+	array = malloc((first + second) * PAGE);
+	generation = calloc(first + second, 1);
+	if (!array || !generation)
+		return 2;
+	for (page = 0; page < first; page++)
+		fill(page, 1);
+	children[0] = count > 5 ? 0 : child(first, 2, arguments[4]);
+	ready = fopen(arguments[3], "w");
+	if (children[0] < 0 || !ready || fclose(ready))
+		return 2;
+	wait_for(arguments[4]);
+	for (page = first; page < first + second; page++)
+		fill(page, 3);
+	check(first + second);
+	children[1] = count > 5 ? 0 : child(first + second, 4, arguments[4]);
+	for (i = 0; i < 2; i++) {
+		if (children[i] && (waitpid(children[i], &status, 0) != children[i] || status != 0)) {
+			printf("child %d ended with status %x\n", i, status);
+			return 4;
+		}
+	}
+	check(first + second);
+	printf("all right\n");
+	return 0;
+}
