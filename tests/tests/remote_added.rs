@@ -188,6 +188,22 @@ fn a_server_alone_gets_company_and_pages_go_there() {
 }
 
 #[test]
+fn with_a_local_copy_the_first_may_be_lost_when_another_was_added() {
+    let client = Client::new();
+    let (first, second) = (client.server("256M"), client.server("256M"));
+    let Some(running) = client.busy("32", "200", &["--spill", "/var/tmp"], &[&first]) else { return };
+    added(&running, &second);
+    until("pages are at the second", || store(&running).is_some_and(|store| held(&store).get(1) > Some(&0)));
+    first.signal(libc::SIGKILL);
+    until("all are there", || {
+        store(&running).is_some_and(|store| number(&store, "copies_missing") == 0 && held(&store)[1] > 1000)
+    });
+    running.signal(libc::SIGTERM);
+    running.finish().exited(0);
+    left_nothing(&client, &[&second]);
+}
+
+#[test]
 fn copies_that_were_lost_are_made_again_at_a_server_that_is_added() {
     let client = Client::new();
     let servers: Vec<MemoryServer> = (0..3).map(|_| client.server("256M")).collect();
