@@ -204,6 +204,19 @@ fn with_a_local_copy_the_first_may_be_lost_when_another_was_added() {
 }
 
 #[test]
+fn above_a_disk_pages_go_to_a_server_that_is_added() {
+    let client = Client::new();
+    let (first, second) = (client.server("16M"), client.server("256M"));
+    let Some(running) = client.busy("48", "0", &["--store", "/var/tmp"], &[&first]) else { return };
+    until("pages are on the disk", || store(&running).is_some_and(|store| number(&store, "spilled") > 1000));
+    added(&running, &second);
+    until("pages are at the second", || store(&running).is_some_and(|store| held(&store).get(1) > Some(&1000)));
+    running.signal(libc::SIGTERM);
+    running.finish().exited(0);
+    left_nothing(&client, &[&first, &second]);
+}
+
+#[test]
 fn copies_that_were_lost_are_made_again_at_a_server_that_is_added() {
     let client = Client::new();
     let servers: Vec<MemoryServer> = (0..3).map(|_| client.server("256M")).collect();
