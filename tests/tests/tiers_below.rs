@@ -1,7 +1,7 @@
 //! A disk below memory servers: what these have no room for is there, cold pages sink to it and hot ones rise from it, and
 //! the results are the same.
 
-use ream_tests::{Case, MIB, MemoryServer, Outcome, Run, Scratch, compiled};
+use ream_tests::{Case, MIB, MemoryServer, Outcome, Run, Scratch, compiled, skip};
 use std::path::Path;
 
 /// A program with pages of all kinds, which change.
@@ -98,6 +98,20 @@ fn families_share_servers_and_disk() {
     }
     // Nothing is left at the server when they have ended.
     server.until("used_bytes", |used| used == 0);
+}
+
+/// The file is made by the agent then, in the directory where the user that the program has become may not write.
+#[test]
+fn root_becomes_an_ordinary_user_whose_children_have_files_here() {
+    if !ream_tests::is_root() {
+        return skip("giving up root's rights", "needs root");
+    }
+    let server = MemoryServer::start("256M", &[]);
+    for option in ["--store", "--spill"] {
+        let scratch = Scratch::new("below");
+        Case::new("c/rights.c", &["96", "3", "users"], 32)
+            .compare_with(|run, _| server.store(run).option(option).option(scratch.path()));
+    }
 }
 
 #[test]

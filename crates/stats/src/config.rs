@@ -393,6 +393,10 @@ impl Config {
     pub const fn has_local(&self) -> bool {
         self.spill | self.below != 0
     }
+    /// Where the files of its processes are.
+    pub fn file_directory(&self) -> &Text<1024> {
+        if self.is_remote() { &self.spill_directory } else { &self.store_directory }
+    }
     /// Copies that each page is to have, where a sum counts as one.
     pub const fn copies(&self) -> u32 {
         self.replicas + self.spill + self.parity

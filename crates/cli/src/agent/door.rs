@@ -116,7 +116,7 @@ impl Door {
                 let mut options = std::fs::OpenOptions::new();
                 options.read(true).write(true).custom_flags(libc::O_CLOEXEC).open("/dev/userfaultfd")?.into()
             }
-            Need::Store => store(self.config.store_directory.as_bytes())?,
+            Need::Store => store(self.config.file_directory().as_bytes())?,
             Need::Pagemap => of_caller(caller, "pagemap", |_| true)?,
             Need::Memory => of_caller(caller, "mem", |rights| rights.user == 0 || rights.capabilities == 0)?,
             Need::Summary => {
@@ -129,7 +129,7 @@ impl Door {
     }
 }
 
-/// A store file in the session's own directory. Its user may open it again through /proc, where it is not to be seen by
+/// A store file in the directory for the session's files. Its user may open it again through /proc, where it is not to be seen by
 /// anybody who may not look into the process.
 fn store(directory: &[u8]) -> io::Result<OwnedFd> {
     let directory = CString::new(directory)?;

@@ -145,8 +145,10 @@ fn may_be_large(block: Block) -> bool {
 /// A store file of this process.
 fn store_file(session: &Session) -> Result<Fd, Failure> {
     let config = session.config();
-    let directory = if config.is_remote() { &config.spill_directory } else { &config.store_directory };
-    let directory = directory.as_c_str().ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
+    let directory = config
+        .file_directory()
+        .as_c_str()
+        .ok_or(Failure { what: "reading the store's directory", errno: Errno(22) })?;
     let store = file::create_store(directory).map(|store| store.fd);
     store.or_else(|error| agent::store().map_err(|_| error)).map_err(failed("creating the store"))
 }
