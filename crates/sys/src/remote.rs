@@ -106,6 +106,15 @@ pub struct RemoteConfig {
     pub io_limit: u32,
 }
 
+impl RemoteConfig {
+    /// Whether pages come from where they are in clear, and are sealed where they go: nobody vouches for them then. A page that
+    /// opened is what was written.
+    fn seals_anew(&self, target: usize, who: u32) -> bool {
+        let sealed = |in_file| if in_file { self.spill_sealed } else { self.sealed };
+        sealed(target == ream_stats::SPILL) && !sealed(who == SPILLED)
+    }
+}
+
 /// How a server was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {

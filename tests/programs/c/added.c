@@ -1,53 +1,23 @@
 /* Fills FIRST MiB and forks, makes the file READY, waits for the file GO, fills SECOND MiB more and forks again. Parent and
  * children check all that they have, the children after they have written half of it anew.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "common.h"
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-enum { PAGE = 4096, WORDS = PAGE / 8 };
 
 static uint64_t *array;
 static unsigned char *generation;
 
-static uint64_t mix(uint64_t x)
+static void fill_page(size_t page, int number)
 {
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
-
-static uint64_t word(size_t page, size_t i)
-{
-	return mix(page * 257 + generation[page]) + i * 0x9e3779b97f4a7c15u;
-}
-
-static void fill(size_t page, int number)
-{
-	size_t i;
-
 	generation[page] = number;
-	for (i = 0; i < WORDS; i++)
-		array[page * WORDS + i] = word(page, i);
+	fill(array + page * PAGE_WORDS, PAGE_WORDS, page * PAGE_WORDS, number);
 }
 
-static void check(size_t pages)
+static void check_pages(size_t pages)
 {
-	size_t page, i;
-
-	for (page = 0; page < pages; page++) {
-		for (i = 0; i < WORDS; i++) {
-			if (array[page * WORDS + i] != word(page, i)) {
-				printf("page %zu, word %zu is wrong\n", page, i);
-				fflush(stdout);
-				_exit(3);
-			}
-		}
-	}
+	for (size_t page = 0; page < pages; page++)
+		check(array + page * PAGE_WORDS, PAGE_WORDS, page * PAGE_WORDS, generation[page], "page");
 }
 
 static void wait_for(const char *file)
@@ -67,8 +37,8 @@ static pid_t child(size_t pages, int number, const char *go)
 		return pid;
 	wait_for(go);
 	for (page = number % 2; page < pages; page += 2)
-		fill(page, number);
-	check(pages);
+		fill_page(page, number);
+	check_pages(pages);
 	_exit(0);
 }
 
@@ -88,15 +58,15 @@ int main(int count, char **arguments)
 	if (!array || !generation)
 		return 2;
 	for (page = 0; page < first; page++)
-		fill(page, 1);
+		fill_page(page, 1);
 	children[0] = count > 5 ? 0 : child(first, 2, arguments[4]);
 	ready = fopen(arguments[3], "w");
 	if (children[0] < 0 || !ready || fclose(ready))
 		return 2;
 	wait_for(arguments[4]);
 	for (page = first; page < first + second; page++)
-		fill(page, 3);
-	check(first + second);
+		fill_page(page, 3);
+	check_pages(first + second);
 	children[1] = count > 5 ? 0 : child(first + second, 4, arguments[4]);
 	for (i = 0; i < 2; i++) {
 		if (children[i] && (waitpid(children[i], &status, 0) != children[i] || status != 0)) {
@@ -104,7 +74,7 @@ int main(int count, char **arguments)
 			return 4;
 		}
 	}
-	check(first + second);
+	check_pages(first + second);
 	printf("all right\n");
 	return 0;
 }

@@ -47,6 +47,10 @@ pub(super) struct Job {
 const _: () = assert!(CHUNK <= u64::BITS, "a bit for each page of a job");
 
 impl Job {
+    pub(super) fn new(table: u32, slot: u32, pages: u32, target: usize) -> Job {
+        Job { busy: true, table, slot, pages, target, ..FREE }
+    }
+
     /// Its slots: the first, and how many.
     #[cfg(test)]
     pub(super) fn run(&self) -> (u32, u32) {
@@ -159,7 +163,7 @@ impl Mend {
     }
 
     pub(super) fn found(&self, table: u32, slot: u32, pages: u32, target: usize) -> Found {
-        Found::Job(Job { busy: true, table, slot, pages, target, ..FREE })
+        Found::Job(Job::new(table, slot, pages, target))
     }
 
     /// The number that a job's slot had when that was begun.
@@ -289,11 +293,9 @@ impl Remote {
                 continue;
             }
             let Some(target) = self.target_of(index, slot, who) else { continue };
-            // A page that opened is what was written.
-            let sealed = |with_file| if with_file { self.config.spill_sealed } else { self.config.sealed };
-            let filed = sealed(target == ream_stats::SPILL) && !sealed(who == SPILLED);
             self.mend.found = true;
-            return Found::Job(Job { busy: true, table: index, slot, pages, target, filed, ..FREE });
+            let filed = self.config.seals_anew(target, who);
+            return Found::Job(Job { filed, ..Job::new(index, slot, pages, target) });
         }
         Found::More
     }

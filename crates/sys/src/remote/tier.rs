@@ -3,7 +3,7 @@
 //! room for a process of the session; what is read from the disk again and again rises, and is in both then.
 
 use super::changes::Change;
-use super::mend::{Found, Job};
+use super::mend::Job;
 use super::{CHUNK, Nature, Op, Remote, SEGMENT, SPILLED};
 use crate::memory::MapSlice;
 use crate::queue::Queue;
@@ -264,7 +264,6 @@ impl Remote {
                     *heat &= !USED;
                     continue;
                 }
-                tier.passed = 0;
                 tier.sinking = Some(Move { segment, at: segment * SEGMENT, target: SPILL, until: now + TRY });
                 break;
             }
@@ -321,15 +320,10 @@ impl Remote {
         if self.mend.copies(0, first, run) {
             return None;
         }
-        let sealed = |with_file| if with_file { self.config.spill_sealed } else { self.config.sealed };
-        let filed = sealed(it.target == SPILL) && !sealed(who == SPILLED);
-        match self.mend.found(0, first, run, it.target) {
-            Found::Job(mut job) => {
-                (job.filed, job.moved) = (filed, true);
-                Some(job)
-            }
-            _ => None,
-        }
+        let filed = self.config.seals_anew(it.target, who);
+        let mut job = Job::new(0, first, run, it.target);
+        (job.filed, job.moved) = (filed, true);
+        Some(job)
     }
 
     /// A segment that has risen is done; one that is on the disk as a whole is forgotten at the servers.
@@ -354,7 +348,10 @@ impl Remote {
         };
         let Some(tier) = &mut self.tier else { return };
         tier.sinking = None;
-        tier.wanted -= u32::from(gone).min(tier.wanted);
+        if gone {
+            // What does not sink counts as passed, so that it is not tried for ever.
+            (tier.wanted, tier.passed) = (tier.wanted.saturating_sub(1), 0);
+        }
         if tier.wanted == 0 {
             (tier.pressed, tier.not_before) = (0, now + PAUSE);
         }

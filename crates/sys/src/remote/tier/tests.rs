@@ -167,6 +167,43 @@ fn what_was_used_or_written_meanwhile_or_a_child_reads_does_not_sink() {
 }
 
 #[test]
+fn while_the_disk_refuses_nothing_sinks_and_what_passes_by_says_why() {
+    let page = [7; PAGE_BYTES];
+    let mut remote = with_lanes(1, |config| config.below = true);
+    let mut io = Io::new(false, 8).unwrap();
+    store(&mut remote, 1, 0b1);
+    remote.peers[0].fill_up(process::now_us());
+    let mut write = |remote: &mut Remote, tag, slot| {
+        remote.write(tag, Slot(slot), &whole(&page));
+        remote.advance_spill(&mut io, &[crate::file::Fd::NONE]);
+        remote.pop_ended()
+    };
+    assert_eq!(write(&mut remote, 1, 0), Some((1, PAGE_BYTES as i32)));
+    remote.spilled(true, 0, Errno::NOSPC.negative());
+    assert_eq!(remote.take_news(), Some(super::super::News::Spill(Errno::NOSPC)));
+    // Nobody else has the first: it stays in its block.
+    assert_eq!((holders(&remote, 0)[0], remote.is_settled()), (SPILLED, false));
+    assert_eq!(write(&mut remote, 2, 1), Some((2, Errno::NOSPC.negative())));
+    press(&mut remote, 0);
+    assert_eq!((sinking(&mut remote), holders(&remote, 1)), (None, std::vec![0b1]));
+}
+
+#[test]
+fn a_segment_that_cannot_sink_is_not_tried_for_ever() {
+    let mut remote = with_lanes(1, |config| config.below = true);
+    store(&mut remote, 0, 0b1);
+    press(&mut remote, 0);
+    for _ in 0..4 {
+        // Nothing of it is copied.
+        if sinking(&mut remote).is_some() {
+            while remote.find_move(false).is_some() {}
+            remote.end_moves(process::now_us());
+        }
+    }
+    assert!(!remote.tier.as_ref().unwrap().is_busy());
+}
+
+#[test]
 fn nothing_is_looked_for_for_ever() {
     let mut remote = with_lanes(1, |config| config.below = true);
     (0..3).for_each(|segment| store(&mut remote, segment, 0b1));
