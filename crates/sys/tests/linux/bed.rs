@@ -9,6 +9,7 @@ use ream_sys::syscall::{call4, call5, number};
 use ream_sys::uffd::Access;
 use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Moved, Setup, Wait, process};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::{self, JoinHandle};
 
 pub const WHOLE: u32 = BLOCK_PAGES;
 
@@ -38,7 +39,7 @@ impl Engine {
 static FORKS: RwLock<()> = RwLock::new(());
 
 #[allow(dead_code, reason = "held for their release")]
-enum Company {
+pub enum Company {
     Others(RwLockReadGuard<'static, ()>),
     Alone(RwLockWriteGuard<'static, ()>),
 }
@@ -66,10 +67,14 @@ pub fn make(engine: Engine, pages: u32, kind: Advice) -> Option<Bed> {
     make_in(Some(others), engine, pages, kind)
 }
 
+/// While it is held, no test that has a bed runs.
+pub fn alone() -> Company {
+    Company::Alone(FORKS.write().unwrap_or_else(|poisoned| poisoned.into_inner()))
+}
+
 /// A bed for a test that forks.
 pub fn make_alone(engine: Engine, pages: u32, kind: Advice) -> Option<Bed> {
-    let alone = Company::Alone(FORKS.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
-    make_in(Some(alone), engine, pages, kind)
+    make_in(Some(alone()), engine, pages, kind)
 }
 
 /// A second bed for a test that has one.
@@ -213,6 +218,22 @@ impl Bed {
             Event::Fault { page, write, thread } => Some((*page, *write, *thread)),
             _ => None,
         })
+    }
+    /// A thread that unmaps a page by mapping something else there, so that no other test's mapping can come into the hole. Its
+    /// message is queued on return, and it waits until somebody reads that.
+    pub fn replaces(&self, index: u32) -> JoinHandle<()> {
+        let address = self.address(index);
+        let unmapper = thread::spawn(move || {
+            let place = std::ptr::with_exposed_provenance_mut(address);
+            // SAFETY: a page of the bed, whose content nobody needs any more.
+            unsafe { memory::map_over(place, PAGE_BYTES, Protection::ReadWrite) }.unwrap();
+        });
+        // What lies there then is empty, and no longer registered.
+        while peek(address, 0) != 0 {
+            process::sleep_us(100);
+        }
+        process::sleep_us(2000);
+        unmapper
     }
     pub fn address(&self, index: u32) -> usize {
         self.at(index).expose_provenance()

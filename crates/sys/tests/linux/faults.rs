@@ -127,27 +127,18 @@ fn unmapping_and_remapping_are_reported(engine: Engine) {
     assert_eq!(mover.join().unwrap(), (pattern(16, 0), pattern(17, 0)));
 }
 
-/// Whoever unmaps goes on as soon as its message was read, which a call that fails may do. Something else may lie there before the
+/// Whoever unmaps goes on as soon as its message was read, which a call that fails may do. Something else lies there before the
 /// pager hears of it.
 fn nothing_is_moved_or_copied_before_a_change_is_heard(engine: Engine) {
     let mut bed = bed!(engine, 64, Advice::NoHugePage);
     for round in 0..10u32 {
-        let (gone, left) = (bed.address(40 + round), bed.page(40 + round));
-        bed.gives_up(40 + round, 1);
+        let left = bed.page(40 + round);
         bed.out(1, 1, 1);
-        let unmapper = thread::spawn(move || unmap(gone, 1));
-        // Until the message is queued; it is not read before the moves.
-        while memory::is_mapped(left.address()) {
-            process::sleep_us(100);
-        }
-        process::sleep_us(2000);
+        let unmapper = bed.replaces(40 + round);
         let busy = Moved { pages: 0, stop: Some(Stop::Busy) };
         assert_eq!(bed.machine.move_out(bed.page(8), Frame(8), 8), busy);
         // That has read it.
         unmapper.join().unwrap();
-        let place = std::ptr::with_exposed_provenance_mut(left.address());
-        // SAFETY: the test's own memory, of which nothing is mapped any more.
-        unsafe { memory::map_over(place, PAGE_BYTES, Protection::ReadWrite) }.unwrap();
         poke(left.address(), 0, 77);
         assert_eq!(bed.machine.move_out(left, Frame(9), 1), busy);
         assert_eq!(bed.machine.move_in(Frame(1), bed.page(1), 1), busy);
@@ -163,7 +154,6 @@ fn nothing_is_moved_or_copied_before_a_change_is_heard(engine: Engine) {
         bed.out(8, 8, 8);
         bed.back(8, 8, 8);
         assert_eq!(peek(left.address(), 0), 77);
-        unmap(left.address(), 1);
     }
     (0..16).for_each(|index| bed.check(index, index as u64));
 }

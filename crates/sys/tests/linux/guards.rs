@@ -117,13 +117,7 @@ fn nothing_is_dropped_while_mappings_change(engine: Engine) {
     if !come_guarded(&mut bed, 8, 8) {
         return;
     }
-    let gone = bed.address(40);
-    bed.gives_up(40, 1);
-    let unmapper = thread::spawn(move || unmap(gone, 1));
-    while ream_sys::memory::is_mapped(gone) {
-        process::sleep_us(100);
-    }
-    process::sleep_us(2000);
+    let unmapper = bed.replaces(40);
     let runs = [bed.run(8, 8)];
     assert_eq!(dropped(&mut bed, &runs), []);
     unmapper.join().unwrap();
