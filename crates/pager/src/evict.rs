@@ -1,6 +1,6 @@
 //! Keeping frames free: pages are moved out to cool, settled, and their frames given up once they are clean and still cold.
 
-use crate::frames::Info;
+use crate::frames::{Fill, Info};
 use crate::shard::{Fatal, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, Pages, Run, State, Step};
 use ream_policy::Queue;
@@ -312,8 +312,7 @@ impl<M: Machine> Shard<M> {
             let moved = outcome.pages;
             if huge {
                 if let Some(fill) = self.frames.huge_fill(frame) {
-                    fill.live = moved;
-                    fill.filled = moved;
+                    *fill = Fill::of(moved);
                 }
                 if moved == 0 {
                     self.frames.put_huge_hole(frame);

@@ -8,6 +8,10 @@ use ream_sys::{Copied, Machine};
 
 /// Most pages that one fault fills with zeros short of a whole block.
 const FILL: u32 = 64;
+/// Most pieces of the store that a block lies in which is read ahead onto a large page.
+pub(crate) const WHOLE_PIECES: u32 = 16;
+/// Whole blocks that are read over which it is looked at how many lack a large page; few are one in so many.
+const LACKING: (u32, u32) = (64, 8);
 /// Single pages brought back from a cooling block before the rest follows at once.
 const RESCUED: u32 = 32;
 /// Pages among which those evicted together are read again together, when memory falls a little short.
@@ -53,7 +57,12 @@ impl<M: Machine> Shard<M> {
                     self.install_ahead(page, &plan);
                     self.read_following(&plan);
                 } else {
-                    self.install_ahead(page, &plan);
+                    let frame = self.table.word(page).frame();
+                    if frame.is_some_and(|frame| self.comes_whole(page, frame)) {
+                        self.streams.forget_probe(&plan);
+                    } else {
+                        self.install_ahead(page, &plan);
+                    }
                     self.follow_plan(&plan);
                 }
             }
@@ -349,7 +358,9 @@ impl<M: Machine> Shard<M> {
         }
         for index in 1..=runs as i64 {
             let Some(next) = plan.demand.0.checked_add_signed(distance * index).map(Page) else { break };
-            if self.table.word(next).state() != State::Ahead {
+            let word = self.table.word(next);
+            let arrives = |frame| self.frames.fill_of(frame).is_some_and(|fill| fill.arriving > 0);
+            if word.state() != State::Ahead || word.frame().is_some_and(arrives) {
                 break;
             }
             self.counters.ahead_hits.add_alone(1);
@@ -399,16 +410,15 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Whether a whole block is to be read into a huge frame: always when one is populated already, or when no small frames
-    /// are; a fresh one in place of small frames only every other time. After a phase that left single pages everywhere
-    /// there are only those, and the kernel makes a huge one by finding, clearing and mapping 2 MiB (90 µs at best, several
-    /// ms in a virtual machine whose host has to find them, too) while the populated small frames are given back to it.
+    /// are. A fresh one in place of small frames costs the kernel 2 MiB to find, clear and map (90 µs at best, several ms in a
+    /// virtual machine whose host has to find them, too), and small frames are given back to it. After a phase that left single
+    /// pages everywhere there would be one for each block, so then only every other gets one; where few blocks lack one, each.
     fn huge_is_cheap(&mut self) -> bool {
-        const FRESH: u32 = 2;
-        if self.frames.huge_full_count() > 0 || self.frames.full_count() < BLOCK_PAGES as u64 {
-            return true;
-        }
-        self.whole_reads = self.whole_reads.wrapping_add(1);
-        self.whole_reads % FRESH == 0
+        let lacks = self.frames.huge_full_count() == 0 && self.frames.full_count() >= BLOCK_PAGES as u64;
+        self.lacking += (u32::from(lacks) << 16) / LACKING.0;
+        self.lacking -= self.lacking / LACKING.0;
+        self.whole_reads = self.whole_reads.wrapping_add(u32::from(lacks));
+        !lacks || self.lacking < (1 << 16) / LACKING.1 || self.whole_reads % 2 == 0
     }
 
     /// Starts reading a run of pages of one block, Stored but for those between that are read for nothing, in as many
@@ -417,13 +427,19 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn read_extent(&mut self, start: Page, pages: u32, wanted: Option<Page>) {
         let run = Run { start, pages: pages as u64 };
         self.turn_to_block(start.block(), 0);
-        let whole = pages == BLOCK_PAGES
-            && self.piece_length(start, pages) == pages
-            && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
+        // Where the program waits for what is read to be installed, it does not wait for several.
+        let most = if self.machine.follows() { 1 } else { WHOLE_PIECES };
+        let pieces = if pages == BLOCK_PAGES { self.pieces(start, pages, most) } else { None };
+        let whole =
+            pieces.is_some() && crate::table::pages(run).all(|page| self.table.word(page).state() == State::Stored);
         if whole && self.machine.may_be_large(start.block()) && self.huge_is_cheap() {
-            if let Some((frame, _)) = self.obtain_huge() {
-                self.read_into(frame, start, pages, wanted);
-                return;
+            if let Some((frame, populated)) = self.obtain_huge() {
+                // The first of several pieces would populate it as well, or, where memory is in pieces, only its own part.
+                if populated || pieces == Some(1) || self.machine.zero_frames(frame, BLOCK_PAGES) {
+                    self.read_into(frame, start, pages, wanted);
+                    return;
+                }
+                self.free_frames(frame, BLOCK_PAGES);
             }
         }
         let mut done = 0;
@@ -468,6 +484,16 @@ impl<M: Machine> Shard<M> {
             length += 1;
         }
         length
+    }
+
+    /// In how many pieces of the store a run lies, if at most so many.
+    fn pieces(&self, start: Page, pages: u32, most: u32) -> Option<u32> {
+        let (mut done, mut pieces) = (0, 0);
+        while done < pages && pieces < most {
+            done += self.piece_length(start.plus(done), pages - done);
+            pieces += 1;
+        }
+        (done >= pages).then_some(pieces)
     }
 
     /// A page that was moved out and is touched before its frame is given up: it comes back for the price of a move.

@@ -121,14 +121,34 @@ impl Info {
     }
 }
 
-/// How full a huge frame in use is, in pages.
-#[derive(Clone, Copy, Debug)]
+/// How full a huge frame in use is, in pages, and whether somebody waits for what is read into it.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Fill {
     /// Places that some page refers to.
     pub live: u32,
     /// Places with memory behind them.
     pub filled: u32,
+    /// Places into which something is being read.
+    pub arriving: u32,
+    _unused: u32,
+    awaited: u64,
+}
+
+impl Fill {
+    /// A frame of which so many places are in use from now on.
+    pub fn of(pages: u32) -> Fill {
+        Fill { live: pages, filled: pages, ..Fill::default() }
+    }
+    /// A thread waits for this page, which comes with all the rest.
+    pub fn wait(&mut self, page: Page) {
+        self.awaited = page.0;
+    }
+    /// The page waited for, once nothing is missing any more.
+    pub fn arrived(&mut self) -> Option<Page> {
+        let page = core::mem::take(if self.arriving == 0 { &mut self.awaited } else { return None });
+        (page != 0).then_some(Page(page))
+    }
 }
 
 // SAFETY: needed to keep the table in zeroed mapped memory; all-zero bytes are a valid Fill.
@@ -389,6 +409,11 @@ impl Frames {
     /// Gives back an empty huge frame.
     pub fn put_huge_hole(&mut self, frame: Frame) {
         self.huge_holes.push(frame);
+    }
+
+    /// How full the huge frame is that holds this place; `None` in the small area.
+    pub fn fill_of(&mut self, frame: Frame) -> Option<&mut Fill> {
+        if self.is_huge(frame) { self.huge_fill(self.huge_of(frame)) } else { None }
     }
 
     /// How full the huge frame is whose first place this is.

@@ -1,5 +1,6 @@
 //! Reads and writes in flight: how they start, what their ends mean, and what happens when they fail.
 
+use crate::frames::Fill;
 use crate::shard::{Fatal, Fetch, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Pages, Slot, State, Step, StoreId};
 use ream_sys::memory::Zeroable;
@@ -99,6 +100,9 @@ impl<M: Machine> Shard<M> {
                 parts: [(0, 0); PARTS],
             };
             op.parts[0] = (frame.0, pages);
+        }
+        if let Some(fill) = self.frames.fill_of(frame) {
+            fill.arriving += pages;
         }
         self.counters.reads.add_alone(1);
         self.reading += 1;
@@ -203,7 +207,7 @@ impl<M: Machine> Shard<M> {
         let got = if result > 0 { (result as usize / PAGE_BYTES) as u32 } else { 0 };
         if got >= missing {
             if op.kind == READ {
-                self.read_done(tag, &op)
+                self.read_ended(tag, op, None)
             } else {
                 self.failures = 0;
                 self.write_done(tag, &op)
@@ -231,7 +235,49 @@ impl<M: Machine> Shard<M> {
             return;
         }
         let errno = Errno(if result < 0 { result.unsigned_abs() as u16 } else { 5 });
-        if op.kind == READ { self.read_failed(tag, op, errno) } else { self.write_failed(tag, &op, errno) }
+        if op.kind == READ { self.read_ended(tag, op, Some(errno)) } else { self.write_failed(tag, &op, errno) }
+    }
+
+    /// A read has ended, well or not.
+    fn read_ended(&mut self, tag: u32, op: Op, errno: Option<Errno>) {
+        let frame = Frame(op.parts[0].0);
+        if let Some(fill) = self.frames.fill_of(frame) {
+            fill.arriving -= op.pages;
+        }
+        match errno {
+            None => self.read_done(tag, &op),
+            Some(errno) => self.read_failed(tag, op, errno),
+        }
+        if let Some(page) = self.frames.fill_of(frame).and_then(Fill::arrived) {
+            self.install_arrived(page, self.frames.huge_of(frame));
+        }
+    }
+
+    /// Whether a page's frame is part of a large one that still lacks something. Then it is installed with the rest, which
+    /// would be small pages for ever otherwise.
+    pub(crate) fn comes_whole(&mut self, page: Page, frame: Frame) -> bool {
+        match self.frames.fill_of(frame).filter(|fill| fill.arriving > 0) {
+            Some(fill) => fill.wait(page),
+            None => return false,
+        }
+        true
+    }
+
+    /// All that is left of what was read onto a large page is installed, since somebody waits for this page of it. What was
+    /// discarded meanwhile, or could not be read, is a fault again.
+    fn install_arrived(&mut self, page: Page, first: Frame) {
+        self.installing();
+        for index in 0..BLOCK_PAGES {
+            let at = first.plus(index);
+            let next = self.frames.info(at).page();
+            let word = self.table.word(next);
+            if word.state() == State::Ahead && word.frame() == Some(at) {
+                let run = self.staged_run(next, next.block().run(), |state| state == State::Ahead);
+                self.install_and_wake(run);
+            }
+        }
+        self.has_installed();
+        self.machine.wake(page.block().run());
     }
 
     /// A read failed for good. What came before its error has been read; of the rest only a page that a thread waits for
@@ -283,6 +329,7 @@ impl<M: Machine> Shard<M> {
             wanted |= info.wanted();
         }
         let installs = wanted || self.fetch == Fetch::Aggressive || self.back.active();
+        let installs = installs && !self.comes_whole(self.frames.info(frame).page(), frame);
         if installs {
             self.installing();
         }

@@ -13,6 +13,8 @@ const FEW: usize = 4;
 impl<M: Machine> Shard<M> {
     /// Gives free populated frames, then clean cooling ones, back to the kernel until `pages` more fit the limit.
     pub(crate) fn make_room(&mut self, pages: u64, spare_huge: bool) -> bool {
+        // Where whole blocks come and go, they want the large frames that others have left.
+        let spare_huge = spare_huge || self.extents.pages() >= BLOCK_PAGES as u64;
         while self.used + pages > self.limit {
             let missing = (self.used + pages - self.limit).min(BLOCK_PAGES as u64) as u32;
             let spares = spare_huge && self.frames.full_count() > 0;

@@ -1,6 +1,7 @@
 //! What has cooled: it is compared with the store, and written in clusters where it differs.
 
 use crate::evict::CLUSTER;
+use crate::faults::WHOLE_PIECES;
 use crate::shard::{List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, Page, State, Step, StoreId};
 use ream_sys::Machine;
@@ -21,7 +22,9 @@ impl<M: Machine> Shard<M> {
         let mut dirty = [Frame(0); BLOCK_PAGES as usize];
         let mut dirty_len = 0;
         let mut looked = 0;
-        let scattered = pages >= GATHER && self.is_scattered(start, pages);
+        let pieces = if pages >= GATHER { self.pieces_of(start, pages) } else { 1 };
+        // A run that was read as one, and so will be again, is worth being written anew, side by side, where it lies in many.
+        let scattered = pages >= GATHER && pieces > (pages / 8).min(WHOLE_PIECES);
         for index in 0..pages {
             let page = start.plus(index);
             let word = self.table.word(page);
@@ -66,34 +69,36 @@ impl<M: Machine> Shard<M> {
         }
         self.push_clean(clean);
         self.counters.hashes.add_alone(looked as u64);
-        self.sort_dirty(dirty.get(..dirty_len).unwrap_or(&[]));
+        // So it is where nearly all of it is to be written anyway.
+        let anew = pieces > 1 && dirty_len as u32 >= pages - pages / 8;
+        self.sort_dirty(dirty.get(..dirty_len).unwrap_or(&[]), anew);
         // Entries whose pages have all gone elsewhere still count as a step.
         looked.max(1)
     }
 
-    /// Whether a run that was read as one, and so will be again, lies in many pieces in the store: then it is worth
-    /// being written anew, side by side.
-    fn is_scattered(&self, start: Page, pages: u32) -> bool {
+    /// In how many pieces a run lies in the store; one, if not all of it is in frames.
+    fn pieces_of(&self, start: Page, pages: u32) -> u32 {
         let mut pieces = 0;
         let mut last = None;
         for index in 0..pages {
-            let Some(frame) = self.table.word(start.plus(index)).frame() else { return false };
+            let Some(frame) = self.table.word(start.plus(index)).frame() else { return 1 };
             let slot = self.frames.info(frame).slot();
             if last.is_none() || slot != last {
                 pieces += 1;
             }
             last = slot.map(|(slot, store)| (slot.plus(1), store));
         }
-        pieces > pages / 8
+        pieces
     }
 
-    /// Long dirty runs go to the store at once, in place where they own a run of slots; the rest is gathered.
-    fn sort_dirty(&mut self, frames: &[Frame]) {
+    /// Long dirty runs go to the store at once, in place where they own a run of slots and are not to be written `anew`; the
+    /// rest is gathered.
+    fn sort_dirty(&mut self, frames: &[Frame], anew: bool) {
         let mut rest = frames;
         while let Some(first) = rest.first() {
             let info = self.frames.info(*first);
             let mut length = 1;
-            if let Some((slot, StoreId::OWN)) = info.slot() {
+            if let Some((slot, StoreId::OWN)) = info.slot().filter(|_| !anew) {
                 length = rest
                     .iter()
                     .enumerate()

@@ -1,7 +1,7 @@
 //! One shard: its state, its counts, and the turn of work that keeps frames free.
 
 use crate::back::Back;
-use crate::frames::Frames;
+use crate::frames::{Fill, Frames};
 use crate::guard::Leaving;
 use crate::io::Op;
 use crate::learn::Unlearnt;
@@ -125,7 +125,7 @@ pub struct Shard<M: Machine> {
     pub(crate) trial: Trial,
     pub(crate) shortage: Shortage,
     /// How much is asked for at once.
-    extents: Extents,
+    pub(crate) extents: Extents,
     pub(crate) marks: Marks,
     /// Pages evicted so far: the eviction clock.
     pub(crate) evictions: u64,
@@ -143,8 +143,9 @@ pub struct Shard<M: Machine> {
     pub(crate) vain: u64,
     /// When the helper was last asked.
     pub(crate) last_errand: u64,
-    /// Whole blocks read while no populated huge frame was free.
+    /// Whole blocks read while no populated huge frame was free, and which share of all they were of late, in 65536ths.
     pub(crate) whole_reads: u32,
+    pub(crate) lacking: u32,
     /// Nothing resident could be moved out when that was last tried.
     pub(crate) barren: bool,
     /// Eviction has begun and not yet filled the stage.
@@ -257,6 +258,7 @@ impl<M: Machine> Shard<M> {
             vain: 0,
             last_errand: 0,
             whole_reads: 0,
+            lacking: 0,
             barren: false,
             tidying: false,
             starved: false,
@@ -495,8 +497,7 @@ impl<M: Machine> Shard<M> {
 
     fn fill_huge(&mut self, frame: Frame) {
         if let Some(fill) = self.frames.huge_fill(frame) {
-            fill.live = BLOCK_PAGES;
-            fill.filled = BLOCK_PAGES;
+            *fill = Fill::of(BLOCK_PAGES);
         }
     }
 
@@ -534,7 +535,6 @@ impl<M: Machine> Shard<M> {
             return;
         }
         if filled > 0 || pages < BLOCK_PAGES {
-            // Also frees the page table that single moves left behind.
             self.machine.empty_frames(&[(first, BLOCK_PAGES)]);
             self.used -= filled as u64;
         }

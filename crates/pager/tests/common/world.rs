@@ -51,6 +51,8 @@ pub struct World {
     stiff: Vec<Page>,
     /// Most memory that may be in use: the budget, or less and less of what it was before the budget shrank.
     allowed: u64,
+    /// Pages that were mapped when it was counted how many, and not counted; until all is learnt nobody knows of them.
+    uncounted: u64,
     /// Copies that the machine had made at the last check.
     copies: u64,
     /// Pages that the pager counts no longer, and the program has not given up yet.
@@ -120,6 +122,7 @@ impl World {
             pins: Vec::new(),
             stiff: Vec::new(),
             allowed: limit,
+            uncounted: 0,
             copies: 0,
             discarding: 0,
             forks: 0,
@@ -346,6 +349,11 @@ impl World {
         // A page that is touched while it is being written is there twice until that ends.
         let copies = self.shard.machine().counts().copies;
         self.allowed += copies.saturating_sub(core::mem::replace(&mut self.copies, copies));
+        if self.shard.is_learning() {
+            self.allowed = self.allowed.max(pages.min(self.shard.limit() + self.uncounted));
+        } else {
+            self.uncounted = 0;
+        }
         // Beside rounding, a block of each area may be touched again whose metadata did not count for the moment.
         if pages > self.allowed + self.allowed / 50 + META * AREAS as u64 {
             let (used, limit, dump) = (self.shard.used(), self.shard.limit(), self.shard.machine().dump());

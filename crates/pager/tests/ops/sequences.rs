@@ -221,3 +221,38 @@ fn errands_that_a_fork_waits_for_get_a_frame() {
     let last = [Op::RemapCold(0, 0), Op::RemapCold(0, 5), Op::Fork(true)];
     crate::play(8589943697, &[&[Op::Map(0, 1985), Op::Fork(false)], &unmapped[..], &first, &last].concat());
 }
+
+/// Blocks of which some pages were written anew lie in a few pieces of the store: each is put together on a large page again,
+/// although parts of it arrive, and are touched, before others.
+#[test]
+fn blocks_in_few_pieces_come_back_on_large_pages() {
+    const BLOCKS: u64 = 7;
+    const PASSES: u64 = 3;
+    const SEEDS: u64 = 8;
+    let (mut whole, mut pieces, mut reads) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let mut world = World::roomy(seed, 8000, Fetch::Auto);
+        let all = |area, write| Op::Walk(area, 0, 4000, 1, write);
+        for area in 0..4 {
+            assert!(world.apply(Op::Map(area, 4000)) && world.apply(all(area, true)));
+        }
+        assert!(world.apply(Op::Walk(0, 0, 30, 131, true)));
+        let mut pass = |write| {
+            for area in 1..4 {
+                assert!(world.apply(all(area, false)));
+            }
+            let before = world.shard.machine().counts();
+            assert!(world.apply(all(0, write)));
+            let after = world.shard.machine().counts();
+            (after.huge_in - before.huge_in, after.reads - before.reads)
+        };
+        pieces += pass(false).1;
+        whole += (0..PASSES).map(|_| pass(false).0).sum::<u64>();
+        pass(true);
+        // It was written side by side.
+        reads += pass(false).1;
+        world.finish();
+    }
+    assert!(whole > SEEDS * BLOCKS * PASSES / 2, "{whole} blocks");
+    assert!(reads < pieces / 2, "{reads} reads, {pieces} before");
+}

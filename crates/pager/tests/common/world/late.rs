@@ -6,7 +6,9 @@ impl World {
     /// It was counted before, at a time when it was more or less.
     pub(super) fn manage_later(&mut self, run: Run) {
         let piece = self.random.between(1, 300);
-        let counted = self.machine().mapped_pages(run) * self.random.between(3, 5) / 4;
+        let mapped = self.machine().mapped_pages(run);
+        let counted = mapped * self.random.between(3, 5) / 4;
+        self.uncounted += mapped.saturating_sub(counted);
         self.learn_later(run, counted, piece);
         self.turn();
         self.allow();
