@@ -231,3 +231,18 @@ fn full_blocks_stay_small_where_that_is_asked_for() {
         assert!((memory < 1024 || heap > 0) && statics == 0, "{memory}: {heap} {statics}");
     }
 }
+
+/// Blocks that come and go stay on large pages, and come back on them after single pages were read all over.
+#[test]
+fn blocks_that_come_and_go_keep_large_pages() {
+    if !large_pages(&["always", "madvise"]) {
+        return;
+    }
+    let Some(program) = compiled("c/recurring.c", &[]) else { return };
+    let outcome = Run::of(&program).args(["512", "12"]).memory(128).option("--pages=huge").finish();
+    outcome.exited(0);
+    let out = outcome.out();
+    let mut words = out.split_whitespace().map(|word| word.parse::<u64>().expect("a number"));
+    let (resident, large) = (words.next().expect("two numbers"), words.next().expect("two numbers"));
+    assert!(resident > 64 << 10 && large > resident * 17 / 20, "{large} of {resident} KiB");
+}
