@@ -115,7 +115,7 @@ impl Real {
             real("sqlite3", "32M", installed("sqlite3"), &[word(":memory:")])
                 .map(|real| Real { input: Some(sql), ..real }),
             real("gcc", "48M", installed("gcc"), &[word("-g"), word("-S"), word("-o-"), c.as_ref()]),
-            real("multiprocessing", "32M", python_with("array"), &[processes.as_ref(), word("128")]),
+            real("multiprocessing", "32M", python_with("array"), &[processes.as_ref(), word("64")]),
             real("perl", "32M", installed("perl"), &[word("-e"), perl.as_ref()]),
         ];
         all.into_iter().flatten().collect()

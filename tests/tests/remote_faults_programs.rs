@@ -88,7 +88,8 @@ fn with_a_disk_below_programs_give_the_right_result() {
     real_programs_survive(2, 3, "40M", &["--store", "/var/tmp"], 4);
 }
 
+/// With room for what children copy again of their parent's, which is two copies each.
 #[test]
 fn with_parity_programs_give_the_right_result() {
-    real_programs_survive(4, 4, "384M", &["--parity"], 4);
+    real_programs_survive(4, 4, "512M", &["--parity"], 4);
 }
