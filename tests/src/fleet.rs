@@ -1,17 +1,16 @@
-//! Several memory servers, each on a host of its own behind a [`Gate`], one client, and a program that pages to them.
+//! Several memory servers, each on a host of its own behind a [`Gate`], one client, and the program that pages to them.
 
 use crate::gate::Gate;
-use crate::place::{Scratch, ream_binary};
+use crate::paged::{PATIENCE, Paged};
+use crate::place::{Scratch, is_root, ream_binary, tool};
 use crate::space::Space;
-use crate::{Build, build, make_key};
+use crate::{Build, build, make_key, skip};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Longest that anything may take which is a matter of moments.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A memory server.
 pub struct Member {
@@ -33,24 +32,10 @@ pub struct Fleet {
     pub drain: &'static str,
 }
 
-/// What `ream status` says of the store.
-pub struct Condition {
-    /// Pages with fewer copies than wanted.
-    pub missing: u64,
-    /// Pages stored.
-    pub pages: u64,
-    /// Which servers are used, and how often each was lost.
-    pub servers: Vec<(bool, u64)>,
-    /// Pages that each has, and the local copy.
-    pub held: Vec<u64>,
-}
-
-/// The program, under Ream.
+/// The program `c/steadfast.c`, under Ream.
 pub struct Steadfast {
-    child: Child,
+    paged: Paged,
     waits: PathBuf,
-    output: PathBuf,
-    errors: PathBuf,
 }
 
 fn address(number: usize) -> String {
@@ -58,6 +43,25 @@ fn address(number: usize) -> String {
 }
 
 impl Fleet {
+    /// So many servers with so much memory each, and nobody else with others: each fleet has the machine's processors busy.
+    /// `None`, loudly, where they cannot be had.
+    pub fn alone(count: usize, memory: &'static str) -> Option<(MutexGuard<'static, ()>, Fleet)> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let what = "servers that are lost";
+        if !is_root() || tool("ip").is_none() {
+            skip(what, "needs root and ip (iproute2)");
+            return None;
+        }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        match Fleet::new(count, memory) {
+            Ok(fleet) => Some((alone, fleet)),
+            Err(error) => {
+                skip(what, &format!("hosts cannot be made: {error}"));
+                None
+            }
+        }
+    }
+
     /// So many servers with so much memory each.
     ///
     /// # Errors
@@ -169,20 +173,25 @@ impl Fleet {
         Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starting ream"))
     }
 
-    /// Starts the program with these options of `ream run`, and arguments; `None` without a compiler.
+    /// Starts a program with these options of `ream run`; which one, is added to the command.
+    pub fn begin(&self, options: &[&str], program: impl FnOnce(&mut Command)) -> Paged {
+        let mut command = self.ream("client.key");
+        command.args(["run", "--summary"]).args(options).arg("--").stdin(Stdio::null());
+        program(&mut command);
+        Paged::begin(command, self.scratch.file("output"), self.scratch.file("errors"))
+    }
+
+    /// Starts `c/steadfast.c` with these options of `ream run`, and arguments; `None` without a compiler.
     ///
     /// # Panics
     /// When it does not begin to page.
     pub fn run(&self, options: &[&str], mebibytes: &str, forks: &str) -> Option<Steadfast> {
         let Build::Ready(program) = build("c/steadfast.c", &[]) else { return None };
-        let (waits, output) = (self.scratch.file("waits"), self.scratch.file("output"));
-        let errors = self.scratch.file("errors");
-        let mut command = self.ream("client.key");
-        command.args(["run", "--summary"]).args(options).arg("--").arg(program).arg(mebibytes).arg(&waits).arg(forks);
-        let file = |path: &PathBuf| fs::File::create(path).expect("a file");
-        command.stdin(Stdio::null()).stdout(file(&output)).stderr(file(&errors));
-        let child = command.spawn().expect("starting ream");
-        let mut steadfast = Steadfast { child, waits, output, errors };
+        let waits = self.scratch.file("waits");
+        let paged = self.begin(options, |command| {
+            command.arg(program).arg(mebibytes).arg(&waits).arg(forks);
+        });
+        let mut steadfast = Steadfast { paged, waits };
         steadfast.until("it pages", |condition| condition.pages > 1000);
         Some(steadfast)
     }
@@ -197,68 +206,21 @@ impl Drop for Fleet {
     }
 }
 
+impl std::ops::Deref for Steadfast {
+    type Target = Paged;
+
+    fn deref(&self) -> &Paged {
+        &self.paged
+    }
+}
+
+impl std::ops::DerefMut for Steadfast {
+    fn deref_mut(&mut self) -> &mut Paged {
+        &mut self.paged
+    }
+}
+
 impl Steadfast {
-    /// What `ream status` says of it; `None` while it says nothing of a store.
-    pub fn condition(&self) -> Option<Condition> {
-        let output = Command::new(ream_binary()).args(["status", "--json", &self.child.id().to_string()]).output();
-        let all: serde_json::Value = serde_json::from_slice(&output.ok()?.stdout).ok()?;
-        let store = all.get("store")?;
-        let number = |value: &serde_json::Value, name: &str| value.get(name).and_then(serde_json::Value::as_u64);
-        let server = |one: &serde_json::Value| Some((one.get("used")?.as_bool()?, number(one, "losses")?));
-        let servers = store.get("servers")?.as_array()?;
-        let each = |name: &'static str| servers.iter().filter_map(move |one| number(one, name));
-        Some(Condition {
-            missing: number(store, "copies_missing")?,
-            pages: number(store, "pages")?,
-            servers: servers.iter().filter_map(server).collect(),
-            held: each("pages").chain([number(store, "spilled")?]).collect(),
-        })
-    }
-
-    /// Waits until that is so. The program runs all the while.
-    ///
-    /// # Panics
-    /// When it does not come to be, or the program ends.
-    pub fn until(&mut self, what: &str, wanted: impl Fn(&Condition) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
-                panic!("waiting until {what}, it ended: {status}\n{}", self.told());
-            }
-            let condition = self.condition();
-            if condition.as_ref().is_some_and(&wanted) {
-                return;
-            }
-            if Instant::now() >= deadline {
-                let shown = condition
-                    .map(|now| format!("{} of {} pages lack a copy, {:?}", now.missing, now.pages, now.servers));
-                panic!("it never is so that {what}: {shown:?}\n{}", self.told());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Waits for an end that is not of its own making; its exit status.
-    ///
-    /// # Panics
-    /// When it goes on.
-    pub fn stopped(&mut self) -> Option<i32> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
-                return status.code();
-            }
-            assert!(Instant::now() < deadline, "it goes on\n{}", self.told());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// What it has said so far.
-    pub fn told(&self) -> String {
-        let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
-        text(&self.output) + &text(&self.errors)
-    }
-
     /// Its waits that were long: when they ended, by the monotonic clock, and how long they were, in milliseconds.
     pub fn waits(&self) -> Vec<(u64, u64)> {
         let text = fs::read_to_string(&self.waits).unwrap_or_default();
@@ -271,24 +233,10 @@ impl Steadfast {
     /// # Panics
     /// When a byte was wrong.
     pub fn finish(mut self) -> String {
-        // SAFETY: kill only sends a signal, to a child of ours that has not been waited for.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("waiting for the program") {
-                let told = self.told();
-                assert!(status.success() && told.contains("all right"), "{status}\n{told}");
-                return told;
-            }
-            assert!(Instant::now() < deadline, "it does not end\n{}", self.told());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Steadfast {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.paged.signal(libc::SIGTERM);
+        let status = self.paged.end();
+        let told = self.told();
+        assert!(status.success() && told.contains("all right"), "{status}\n{told}");
+        told
     }
 }

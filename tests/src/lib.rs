@@ -7,14 +7,17 @@ mod compare;
 mod compile;
 mod fleet;
 mod gate;
+mod harm;
 mod installation;
 mod memory_server;
 pub mod mpi;
 mod outcome;
+mod paged;
 mod place;
 mod pool;
 mod process;
 mod reachable;
+pub mod real;
 mod redis;
 mod run;
 mod runnable;
@@ -26,11 +29,13 @@ pub use browser::Browser;
 pub use cgroup::Cgroup;
 pub use compare::{Case, UNMANAGED, compare, installed};
 pub use compile::{Build, build, compiled};
-pub use fleet::{Condition, Fleet, Member, Steadfast};
+pub use fleet::{Fleet, Member, Steadfast};
 pub use gate::Gate;
+pub use harm::Harm;
 pub use installation::{Installation, ran};
 pub use memory_server::{Meddle, MemoryServer, Proxy, make_key};
 pub use outcome::{Outcome, Summary};
+pub use paged::{Condition, Paged};
 pub use place::{
     Scratch, build_root, is_root, kernel_is_at_least, openable_by_all, program, ream_binary, ream_calls, ream_library,
     tool,

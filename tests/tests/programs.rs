@@ -1,37 +1,10 @@
 //! Real programs, unmodified, with data of several times the budget: the same result as without Ream.
 
-use ream_tests::{Run, Scratch, build_root, compare, installed, program, skip, tool};
+use ream_tests::real::{c_source, lines, perl_script, python_with, sql_script};
+use ream_tests::{Run, Scratch, build_root, compare, installed, program, skip};
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A Python that can import `module`.
-fn python_with(module: &str) -> Option<PathBuf> {
-    let candidates = [PathBuf::from("/usr/bin/python3")].into_iter().chain(tool("python3"));
-    let can = |path: &PathBuf| {
-        let asked = Command::new(path).args(["-c", &format!("import {module}")]).output();
-        asked.is_ok_and(|output| output.status.success())
-    };
-    let found = candidates.into_iter().find(can);
-    if found.is_none() {
-        skip("python3", &format!("no python3 that can import {module}"));
-    }
-    found
-}
-
-/// Lines that look random and are the same every time.
-fn lines(path: &Path, count: u64) {
-    let mut file = std::io::BufWriter::new(fs::File::create(path).expect("a file of lines"));
-    let mut state = 88_172_645_463_325_252_u64;
-    for _ in 0..count {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        writeln!(file, "{state:016x}{:016x}", state.wrapping_mul(0x9e37_79b9_7f4a_7c15)).expect("writing lines");
-    }
-    file.flush().expect("writing lines");
-}
 
 #[test]
 fn sort_with_a_buffer_larger_than_the_budget() {
@@ -45,32 +18,15 @@ fn sort_with_a_buffer_larger_than_the_budget() {
 fn sqlite_with_a_database_in_memory() {
     let Some(sqlite) = installed("sqlite3") else { return };
     let scratch = Scratch::new("sqlite");
-    let script = "\
-        create table t (id integer primary key, name text, note text);\n\
-        with recursive n(i) as (select 0 union all select i + 1 from n where i < 399999)\n\
-        insert into t select i, printf('%08x', (i * 2654435761) % 4294967296), printf('%0160d', i * 7919) from n;\n\
-        create index by_name on t (name);\n\
-        select count(*), min(name), max(name) from t;\n\
-        update t set note = name || note where id % 3 = 0;\n\
-        delete from t where id % 7 = 0;\n\
-        select count(*), sum(length(note)), sum(id) from t;\n\
-        select id, name from t order by name limit 5;\n\
-        select substr(name, 1, 1) as first, count(*) from t group by first order by first;\n\
-        pragma integrity_check;\n";
-    fs::write(scratch.file("script.sql"), script).expect("the script");
+    fs::write(scratch.file("script.sql"), sql_script(400_000)).expect("the script");
     compare(72, 0, || Run::of(&sqlite).arg(":memory:").input(&scratch.file("script.sql")));
 }
 
 #[test]
 fn perl_with_a_large_hash() {
     let Some(perl) = installed("perl") else { return };
-    let script = "\
-        my %h; my $n = 300000;\n\
-        for my $i (1 .. $n) { $h{($i * 2654435761) % 4294967296} = \"value $i \" x 3; }\n\
-        my $sum = 0; for my $i (1 .. $n) { my $v = $h{($i * 2654435761) % 4294967296}; $sum += length($v) * ($i % 7); }\n\
-        delete $h{($_ * 2654435761) % 4294967296} for grep { $_ % 2 } 1 .. $n;\n\
-        print scalar(keys %h), \" $sum\\n\"; my @s = sort { $a <=> $b } keys %h; print \"@s[0 .. 4]\\n\";";
-    compare(48, 0, || Run::of(&perl).args(["-e", script]));
+    let script = perl_script(300_000);
+    compare(48, 0, || Run::of(&perl).args(["-e", &script]));
 }
 
 #[test]
@@ -126,19 +82,7 @@ fn r_with_models_and_forked_workers() {
 fn gcc_compiling_something_large() {
     let Some(gcc) = installed("gcc") else { return };
     let scratch = Scratch::new("gcc");
-    let mut source = String::new();
-    for i in 0..5000 {
-        source += &format!(
-            "struct s{i} {{ int a[{}]; long b; }};\nlong f{i}(struct s{i} *p, long x) {{ long t = x * {i};\n\
-             for (int k = 0; k < {}; k++) {{ t += p->a[k] ^ (t >> {}); if (t & {}) t -= p->b; else t ^= k; }}\n\
-             switch (t & 7) {{ case 0: return t + {i}; case 1: return t ^ 5; case 3: return p->b; default: return x; }} }}\n",
-            i % 50 + 1,
-            i % 50 + 1,
-            i % 13 + 1,
-            i % 255 + 1
-        );
-    }
-    fs::write(scratch.file("large.c"), source).expect("the source");
+    fs::write(scratch.file("large.c"), c_source(5000)).expect("the source");
     let script = format!("'{}' -O0 -g -c large.c -o large.o && cksum < large.o && rm large.o", gcc.display());
     compare(128, 0, || Run::of("/bin/sh").args(["-c", &script]).within(scratch.path()).unmeasured());
 }

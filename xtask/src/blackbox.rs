@@ -12,7 +12,7 @@ const PACKAGE: &str = "ream-tests";
 
 /// Those that must not meet each other: benchmarks, jobs of MPI, servers that are lost, the pool of large pages and what
 /// the kernel is set to (a benchmark sets transparent large pages to always for a while, and a static libc asks at its start).
-const ALONE: [&str; 20] = [
+const ALONE: [&str; 21] = [
     "bench_all",
     "bench_page",
     "bench_remote",
@@ -31,6 +31,7 @@ const ALONE: [&str; 20] = [
     "pool",
     "prefault",
     "remote_faults",
+    "remote_faults_programs",
     "shm",
     "statics",
 ];

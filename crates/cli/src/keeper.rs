@@ -112,7 +112,10 @@ impl Keeper {
         loop {
             let there = self.hold.as_ref().is_some_and(|hold| !has_ended(hold));
             if !there {
-                self.hold = None;
+                if self.hold.take().is_some() {
+                    // Processes that ask nothing of it just now would hear of that late.
+                    self.server.alarm();
+                }
                 self.calling = None;
                 asked = None;
                 match self.renew() {

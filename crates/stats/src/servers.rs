@@ -43,6 +43,8 @@ pub struct Server {
     forged: AtomicU64,
     /// How often it had no room for a process of the session.
     presses: AtomicU64,
+    /// How often a process has lost it, or heard that it is about to end.
+    alarms: AtomicU64,
     /// 1: the agent cannot reach it.
     away: AtomicU32,
     /// What the user is to be told of next: 0, a loss; [`LOST`], a return; [`ADDED`], that it is used.
@@ -129,6 +131,14 @@ impl Server {
     /// How often that was so.
     pub fn presses(&self) -> u64 {
         self.presses.load(Relaxed)
+    }
+    /// A process has found that it is gone, or about to go: the others are to ask it whether it is there for them.
+    pub fn alarm(&self) {
+        self.alarms.fetch_add(1, SeqCst);
+    }
+    /// How often that was so.
+    pub fn alarms(&self) -> u64 {
+        self.alarms.load(SeqCst)
     }
     /// A process was refused: the lease may have ended.
     pub fn doubt(&self) {
@@ -227,6 +237,7 @@ impl Servers {
         self.last.store(word(index, now_us), SeqCst);
         if let Some(server) = self.list.get(index) {
             server.losses.fetch_add(1, SeqCst);
+            server.alarm();
         }
     }
 }
@@ -250,10 +261,22 @@ pub struct Copies {
     linked: AtomicU32,
     /// Pages of them that each server has, and the local copy.
     held: [AtomicU64; SERVERS + 1],
+    /// How many alarms about each server its connections there have outlived.
+    outlived: [AtomicU64; SERVERS],
 }
 
 impl Copies {
-    /// Sets all of it.
+    /// Sets how many alarms about each server the connections there have outlived.
+    pub fn set_outlived(&self, alarms: &[u64; SERVERS]) {
+        for (place, alarms) in self.outlived.iter().zip(alarms) {
+            place.store(*alarms, SeqCst);
+        }
+    }
+    /// How many alarms about a server its connections there have outlived.
+    pub fn outlived(&self, index: usize) -> u64 {
+        self.outlived.get(index).map_or(0, |alarms| alarms.load(SeqCst))
+    }
+    /// Sets the rest.
     pub fn set(&self, stored: u64, missing: u64, sole: u32, linked: u32, held: &[u64; SERVERS + 1]) {
         for (place, pages) in self.held.iter().zip(held) {
             place.store(*pages, Relaxed);
@@ -322,7 +345,7 @@ mod tests {
         assert!(servers.may_give_up(1, start + SHY + 10));
         servers.lose(2, start + SHY * 2);
         assert!(!servers.may_give_up(1, start + SHY * 2 + 1));
-        assert_eq!(servers.get(2).unwrap().losses(), 1);
+        assert_eq!((servers.get(2).unwrap().losses(), servers.get(2).unwrap().alarms()), (1, 1));
         let server = servers.get(0).unwrap();
         assert!(!server.take_doubts());
         server.doubt();

@@ -13,7 +13,7 @@ use crate::{Config, Counters, Engine, Ledger, Phases, Remote, Servers, Turns, wh
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 

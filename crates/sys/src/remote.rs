@@ -175,7 +175,7 @@ pub(crate) struct Remote {
     /// When we looked last, and until when we meant to sleep then.
     looked: u64,
     asleep_until: u64,
-    told: (u64, u64, u32, u32, [u64; SERVERS + 1]),
+    told: (u64, u64, u32, u32, [u64; SERVERS + 1], [u64; SERVERS]),
 }
 
 impl Remote {
@@ -225,7 +225,7 @@ impl Remote {
             let_go_at: 0,
             looked: process::now_us(),
             asleep_until: 0,
-            told: (0, 0, 0, 0, [0; SERVERS + 1]),
+            told: (0, 0, 0, 0, [0; SERVERS + 1], [0; SERVERS]),
         };
         let local = config.spill || config.below;
         if local {
@@ -262,6 +262,7 @@ impl Remote {
             if !alone && away && inherited.is_none() {
                 continue;
             }
+            remote.note_alarms(index);
             let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
             match dial::dial(&way, deadline) {
                 Ok(dialled) => {

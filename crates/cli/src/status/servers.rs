@@ -50,7 +50,7 @@ pub fn of(id: u32) -> Option<Servers> {
         let server = session.servers().get(index)?;
         Some(Server {
             name: format!("tcp://{}", String::from_utf8_lossy(remote.name.as_bytes())),
-            linked: paging.iter().filter(|process| process.copies().linked() >> index & 1 != 0).count(),
+            linked: paging.iter().filter(|process| is_used(process.copies(), index, server.alarms())).count(),
             free: server.free(),
             latency_us: server.latency_us(),
             losses: server.losses(),
@@ -73,6 +73,11 @@ pub fn of(id: u32) -> Option<Servers> {
         spilled: held(SPILL),
         forged: counters.pages_not_genuine.get(),
     })
+}
+
+/// Whether a process has its connections to a server, and has heard from there since the last of so many alarms about it.
+fn is_used(copies: &ream_stats::Copies, index: usize, alarms: u64) -> bool {
+    copies.linked() >> index & 1 != 0 && copies.outlived(index) == alarms
 }
 
 /// The session that a process was told of when it was started.

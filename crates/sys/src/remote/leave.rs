@@ -14,6 +14,9 @@ impl Remote {
             if !peer.ending {
                 peer.ending = true;
                 self.tell(News::Ending(index));
+                if let Some(server) = self.config.session.servers().get(index) {
+                    server.alarm();
+                }
                 self.close_group();
                 self.look_who_leaves();
             }

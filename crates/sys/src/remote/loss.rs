@@ -164,12 +164,16 @@ impl Remote {
         }
     }
 
-    /// Asks servers of which nothing was asked for a while whether they are there: their copies are relied upon.
+    /// Asks servers of which nothing was asked for a while whether they are there: their copies are relied upon. At once where
+    /// another process has lost one, or has heard that it is about to end: it may be gone by now, and be there again with nothing of
+    /// ours.
     fn knock(&mut self, now: u64) {
-        for peer in self.peers.iter_mut().take(self.count).filter(|peer| peer.is_up()) {
+        let servers = self.config.session.servers();
+        for (index, peer) in self.peers.iter_mut().enumerate().take(self.count).filter(|(_, peer)| peer.is_up()) {
+            let since = servers.get(index).and_then(|server| peer.suspected(server.alarms(), now));
             for lane in peer.lanes.iter_mut().flatten() {
-                let silent = now.saturating_sub(lane.heard) > QUIET && lane.open_requests() == 0;
-                if silent && lane.is_clear() && lane.has_room() {
+                let quiet = now.saturating_sub(lane.heard) > QUIET || since.is_some_and(|since| lane.heard <= since);
+                if quiet && lane.open_requests() == 0 && lane.is_clear() && lane.has_room() {
                     lane.request(Kind::Ping, u32::MAX, 0, 0, 0);
                 }
             }
@@ -187,6 +191,7 @@ impl Remote {
     }
 
     fn call(&mut self, index: usize, now: u64) {
+        self.note_alarms(index);
         let way = self.way(index);
         let Some(peer) = self.peers.get_mut(index) else { return };
         let started = way.map(|(way, generation)| {
@@ -199,6 +204,13 @@ impl Remote {
                 self.dialler = Some(dialler);
             }
             _ => peer.wait(now),
+        }
+    }
+
+    /// Alarms about a server before it is called are not about the lanes that are made then.
+    pub(super) fn note_alarms(&mut self, index: usize) {
+        if let (Some(peer), Some(server)) = (self.peers.get_mut(index), self.config.session.servers().get(index)) {
+            peer.outlived = server.alarms();
         }
     }
 
@@ -232,10 +244,13 @@ impl Remote {
             // There that bit says something else.
             held[ream_stats::SPILL] = 0;
         }
-        let now = (self.counts.stored, missing, soles, self.up, held);
+        let outlived = core::array::from_fn(|index| self.peers.get(index).map_or(0, |peer| peer.outlived));
+        let now = (self.counts.stored, missing, soles, self.up, held, outlived);
         if now != self.told {
             self.told = now;
-            self.config.process.copies().set(now.0, now.1, now.2, now.3, &now.4);
+            let copies = self.config.process.copies();
+            copies.set_outlived(&now.5);
+            copies.set(now.0, now.1, now.2, now.3, &now.4);
         }
     }
 

@@ -52,6 +52,10 @@ pub(super) struct Peer {
     pub(super) ending: bool,
     /// A page from it was not genuine; said once for its connections.
     pub(super) forged: bool,
+    /// How many alarms about it, by processes of the session, its lanes have outlived.
+    pub(super) outlived: u64,
+    /// There are so many by now, as was seen at that time.
+    suspicion: Option<(u64, u64)>,
 }
 
 impl Peer {
@@ -74,6 +78,8 @@ impl Peer {
             backoff: SOON,
             ending: false,
             forged: false,
+            outlived: 0,
+            suspicion: None,
         }
     }
 
@@ -100,6 +106,20 @@ impl Peer {
         self.state = State::Up;
         (self.backoff, self.full_until, self.ending, self.forged) = (SOON, 0, false, false);
         while self.frees.pop().is_some() {}
+    }
+
+    /// There were so many alarms about it in the session. Since when there was one that a lane has not heard from it after, if any.
+    pub(super) fn suspected(&mut self, alarms: u64, now: u64) -> Option<u64> {
+        if alarms == self.outlived {
+            return None;
+        }
+        let (_, since) = self.suspicion.filter(|(seen, _)| *seen == alarms).unwrap_or((alarms, now));
+        self.suspicion = Some((alarms, since));
+        if self.lanes.iter().flatten().all(|lane| lane.heard > since) {
+            (self.outlived, self.suspicion) = (alarms, None);
+            return None;
+        }
+        Some(since)
     }
 
     /// It had no room: it is not asked for more for a while.

@@ -1,6 +1,6 @@
 //! What waits, and for how long.
 
-use super::super::tests::{away, remote, whole};
+use super::super::tests::{away, remote, whole, with_lanes};
 use super::*;
 use ream_page::{PAGE_BYTES, Slot};
 
@@ -22,4 +22,28 @@ fn one_write_that_waits_waits_from_its_beginning_on() {
     }
     remote.look_at_clock();
     assert_eq!(remote.take_news(), Some(News::Fatal(1, Lost::Late)));
+}
+
+#[test]
+fn a_server_that_another_process_has_lost_is_asked_at_once() {
+    let mut remote = with_lanes(2, |config| config.replicas = 2);
+    let now = process::now_us();
+    let asked = |remote: &Remote, index: usize| -> u32 {
+        remote.peers[index].lanes.iter().flatten().map(|lane| lane.open_requests()).sum()
+    };
+    remote.knock(now);
+    assert_eq!((asked(&remote, 0), asked(&remote, 1)), (0, 0), "they were heard just now");
+    remote.config.session.servers().lose(0, now);
+    let later = process::now_us() + 1;
+    remote.knock(later);
+    remote.publish();
+    assert_eq!((asked(&remote, 0), asked(&remote, 1)), (LANES as u32, 0));
+    assert_eq!(remote.config.process.copies().outlived(0), 0, "until it has answered");
+    // Each lane has to.
+    for lanes in 1..=LANES {
+        remote.peers[0].lanes.as_mut().unwrap()[lanes - 1].heard = later + 1;
+        remote.knock(later + 2);
+        remote.publish();
+        assert_eq!(remote.config.process.copies().outlived(0), u64::from(lanes == LANES));
+    }
 }
