@@ -129,6 +129,15 @@ pub fn under(setting: &Setting, program: &Path) -> Command {
     command
 }
 
+/// Names a variable that, when set, has the benchmark's own programs spoil a value, and the computations of R and Python
+/// their result, to see that this is found.
+pub const CORRUPT: &str = "BENCH_CORRUPT";
+
+/// Whether it is set.
+pub(crate) fn corrupts() -> bool {
+    std::env::var_os(CORRUPT).is_some_and(|value| !value.is_empty())
+}
+
 /// The program under `ream run` with these options.
 pub fn under_ream(ream: &Path, options: &[OsString], program: &Path) -> Command {
     let mut command = Command::new(ream);

@@ -219,6 +219,11 @@ impl Bench {
                 }
             }
         }
+        if walk.writes() {
+            for worker in [&mut workers.ream, &mut workers.plain].into_iter().chain(&mut workers.swap) {
+                worker.verify(self.pages)?;
+            }
+        }
         if row.against != Against::Nothing && figures.read_per_access.iter().all(|read| *read == 0.0) {
             return Err(format!("{}: nothing was read from the store; is this run paged by Ream?", row.name));
         }

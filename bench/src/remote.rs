@@ -24,14 +24,11 @@ use std::ffi::OsString;
 
 /// Touches of one measurement of single faults.
 const TOUCHES: u64 = 2000;
-/// Names a variable that, when set, has the programs spoil one of their values, to see that this is found.
-const CORRUPT: &str = "REAM_BENCH_CORRUPT";
 
 /// Everything that is running while rows are measured.
 pub(crate) struct Bench {
     options: Paging,
     commands: Commands,
-    corrupt: bool,
     pages: u64,
     // Dropped in this order: programs, servers, their networks, their keys.
     /// Bytes of a request by protocol r3, once it was measured.
@@ -205,10 +202,9 @@ impl Bench {
         let line = Line::new(&commands, &path)?;
         // Whole blocks: the walk that renews discards one at a time.
         let pages = (options.data >> 21) << 9;
-        let corrupt = std::env::var_os(CORRUPT).is_some_and(|value| !value.is_empty());
         let options = options.clone();
         let (workers, servers) = (Vec::new(), Vec::new());
-        Ok((Bench { options, commands, corrupt, pages, request: 0, workers, servers, line, path, scratch }, without))
+        Ok((Bench { options, commands, pages, request: 0, workers, servers, line, path, scratch }, without))
     }
 
     fn conditions(&self) -> String {
@@ -335,6 +331,12 @@ impl Bench {
                 if round > 0 {
                     values[place].push(value);
                 }
+            }
+        }
+        for probe in probes.iter() {
+            if let Probe::PageOut(over) | Probe::Change(over) = probe {
+                let pages = self.pages;
+                self.worker(over.place())?.verify(pages)?;
             }
         }
         self.workers.clear();

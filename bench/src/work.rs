@@ -39,6 +39,13 @@ pub enum Walk {
     Renew,
 }
 
+impl Walk {
+    /// It writes, so that somebody must look afterwards.
+    pub fn writes(self) -> bool {
+        matches!(self, Walk::Overwrite | Walk::Change | Walk::RandomChange | Walk::Renew)
+    }
+}
+
 /// One slice of work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Slice {

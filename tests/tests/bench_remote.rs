@@ -119,9 +119,10 @@ fn a_wrong_result_is_found() {
         }
         assert!(good.status.success() && String::from_utf8_lossy(&good.stdout).contains("verified:"), "{good:?}");
         assert!(spoilt.status.code() == Some(1) && spoilt.stdout.is_empty(), "{kernel}: {spoilt:?}");
+        assert!(String::from_utf8_lossy(&spoilt.stderr).contains("WRONG RESULT"), "{kernel}: {spoilt:?}");
     }
     let json = scratch.file("figures.json");
-    let output = bench(&ream_binary(), &["stream-t1"], &json).env("REAM_BENCH_CORRUPT", "1").output().expect("running");
+    let output = bench(&ream_binary(), &["stream-t1"], &json).env("BENCH_CORRUPT", "1").output().expect("running");
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("WRONG RESULT"), "{output:?}");
     assert!(!json.exists());

@@ -87,6 +87,9 @@ impl Job {
             command.arg(&self.ream).arg("run").args(options).arg("--");
         }
         command.arg(&self.program).args(words);
+        if others::corrupts() {
+            command.arg("--corrupt");
+        }
         command.env("REAM_CONFIG", "").env("REAM_PROGRAMS", "").env("UCX_MEM_EVENTS", "n");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         // As Ream has it: otherwise ranks that wait keep processors from those that compute.

@@ -4,7 +4,7 @@ use super::Bench;
 use super::path::End;
 use super::rows::Figure;
 use crate::measured::{self, Ran};
-use crate::others::{PLAIN, under, under_ream};
+use crate::others::{PLAIN, corrupts, under, under_ream};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl Bench {
             }
         };
         command.args([program.name, &program.side.to_string(), &program.rounds.to_string(), &threads.to_string()]);
-        if self.corrupt {
+        if corrupts() {
             command.arg("--corrupt");
         }
         command.env("OMP_NUM_THREADS", threads.to_string());

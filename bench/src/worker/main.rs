@@ -17,9 +17,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["data", pages] => match pages.parse() {
-            Ok(pages) => serve(pages),
-            Err(_) => usage(),
+        ["data", pages, rest @ ..] => match (pages.parse(), rest) {
+            (Ok(pages), [] | ["--corrupt"]) => serve(pages, !rest.is_empty()),
+            _ => usage(),
         },
         ["fits", pages, passes, rest @ ..] => match (pages.parse(), passes.parse(), rest) {
             (Ok(pages), Ok(passes), [] | ["--corrupt"]) => fits(pages, passes, !rest.is_empty()),
@@ -48,7 +48,7 @@ fn main() {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: ream-bench-worker data PAGES | fits PAGES PASSES [--corrupt] | malloc THREADS ROUNDS [--corrupt] | compile FUNCTIONS [--corrupt] | \
+        "usage: ream-bench-worker data PAGES [--corrupt] | fits PAGES PASSES [--corrupt] | malloc THREADS ROUNDS [--corrupt] | compile FUNCTIONS [--corrupt] | \
          redis ENTRIES [--corrupt] | peer ADDR:PORT | call ADDR:PORT ping COUNT | \
          call ADDR:PORT swap BYTES SECONDS | call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | keep-journal"
     );
@@ -71,8 +71,8 @@ fn program(name: &str, count: u32, corrupt: bool) {
     }
 }
 
-/// Does what the lines of standard input say until they end.
-fn serve(pages: usize) {
+/// Does what the lines of standard input say until they end. `corrupt` spoils a value after all that writes without reading.
+fn serve(pages: usize, corrupt: bool) {
     let session = counters::session();
     let mut walks = walks::Walks::new(data::Data::new(pages));
     for line in std::io::stdin().lock().lines() {
@@ -107,6 +107,9 @@ fn serve(pages: usize) {
             major_faults: faults - before.1.1,
             ream: counters::difference(before.0, counters::of(session)),
         };
+        if corrupt {
+            walks.spoil();
+        }
         println!("{done}");
         if std::io::stdout().flush().is_err() {
             return;
