@@ -136,7 +136,7 @@ fn measure(
         patience: job.limit,
         warm: 3,
     };
-    let Came { seconds, late, peak, no_swap } = contest.measure(&mut |_, _| (), &|_| true)?;
+    let Came { seconds, late, peak, no_swap, cpu, mebibytes } = contest.measure(&mut |_, _| (), &|_| true)?;
     let [plain, with, without, swapped] = &seconds;
     let over =
         |top: &[f64], bottom: &[f64]| Spread::of(&top.iter().zip(bottom).map(|(a, b)| a / b).collect::<Vec<_>>());
@@ -174,11 +174,16 @@ fn measure(
     }
     let row = json!({
         "name": name, "ranks": RANKS, "data": data, "memory": memory, "plain": plain, "turns": with, "no_turns": without,
-        "swap": swapped, "swap_limit": limit, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
+        "swap": swapped, "cpu_seconds": ways(cpu), "peak_mib": ways(mebibytes), "swap_limit": limit, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
         "of_ideal": ideal.middle, "swap_cost": cost.and_then(Cost::times),
         "swap_cost_is_least": matches!(cost, Some(Cost::Over(_))), "met": met,
     });
     Ok((row, met.iter().all(|met| *met), gain.middle))
+}
+
+/// By the names of the ways.
+fn ways([plain, turns, no_turns, swap]: [Vec<f64>; 4]) -> Value {
+    json!({"plain": plain, "turns": turns, "no_turns": no_turns, "swap": swap})
 }
 
 /// A plain run and one under Ream; which is first changes from round to round. Round 0 warms up.

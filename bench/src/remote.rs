@@ -17,7 +17,7 @@ use line::Line;
 use path::{End, Path};
 use programs::Program;
 use protocols::Copies;
-use rows::{Figure, Over, Probe, ROWS, Row};
+use rows::{Figure, Over, Probe, ROWS, Row, Spent};
 use serde_json::json;
 use server::{Scratch, Server};
 use std::ffi::OsString;
@@ -347,6 +347,8 @@ impl Bench {
         let made = rows.iter().map(|row| Figure {
             ream: of(row.of).iter().map(|value| value.rate).collect(),
             against: of(row.against.0).iter().map(|value| value.rate).collect(),
+            spent: of(row.of).iter().filter_map(|value| value.spent).collect(),
+            against_spent: of(row.against.0).iter().filter_map(|value| value.spent).collect(),
             cpu: of(row.of).iter().filter_map(|value| value.cpu).collect(),
             ..figure(row)
         });
@@ -360,9 +362,9 @@ impl Bench {
         match probe {
             Probe::Line(_) if round == 0 => Ok(Value::default()),
             Probe::Line(way) => {
-                Ok(Value { rate: self.line.rate(&self.commands, &self.path, way, seconds)?, cpu: None })
+                Ok(Value { rate: self.line.rate(&self.commands, &self.path, way, seconds)?, ..Value::default() })
             }
-            Probe::Ping => Ok(Value { rate: self.line.ping(&self.commands, &self.path)?.p50, cpu: None }),
+            Probe::Ping => Ok(Value { rate: self.line.ping(&self.commands, &self.path)?.p50, ..Value::default() }),
             Probe::PageIn(over) => self.slice(over.place(), Walk::Lines, 1, seconds, |done| done.ream.bytes_in),
             Probe::PageOut(over) => self.slice(over.place(), Walk::Renew, 1, seconds, |done| done.ream.bytes_out),
             Probe::Change(over) => {
@@ -390,15 +392,19 @@ impl Bench {
             // As much at a time as the other asked for.
             Probe::Swap if self.request == 0 => Ok(Value::default()),
             Probe::Swap => {
-                Ok(Value { rate: self.line.swap(&self.commands, &self.path, self.request, seconds)?, cpu: None })
+                let rate = self.line.swap(&self.commands, &self.path, self.request, seconds)?;
+                Ok(Value { rate, ..Value::default() })
             }
             Probe::Random(threads) => self.misses(Place::SealedRandom, threads, seconds),
             Probe::File(threads) => self.misses(Place::File, threads, seconds),
             Probe::Fault(over) => {
+                self.worker(over.at_random())?;
+                let before = self.server_cpu();
                 let times = self.worker(over.at_random())?.touches(TOUCHES)?;
+                let spent = self.spent(before, times.cpu_seconds, times.peak_kib);
                 match times.count {
                     0 => Err("no fault waited for the server; is this run paged by Ream?".into()),
-                    _ => Ok(Value { rate: times.p50, cpu: None }),
+                    _ => Ok(Value { rate: times.p50, spent, cpu: None }),
                 }
             }
             Probe::Stencil => self.program_rate("stencil", if self.options.quick { 12 } else { 16 }),
@@ -420,20 +426,29 @@ impl Bench {
         self.worker(place)?.slice(&lead)?;
         let before = self.server_cpu();
         let done = self.worker(place)?.slice(&Slice { walk, threads, seconds, accesses: 0 })?;
-        let server = self.server_cpu() - before;
+        let spent = self.spent(before, done.cpu_seconds, done.peak_kib);
         if done.ream.bytes_in + done.ream.bytes_out == 0 {
             return Err("nothing travelled; is this run paged by Ream?".into());
         }
         let gigabytes = (done.ream.bytes_in + done.ream.bytes_out) as f64 / 1e9;
         let rate = travelled(&done) as f64 / done.seconds / 1e6;
-        Ok(Value { rate, cpu: Some((done.cpu_seconds / gigabytes, server / gigabytes)) })
+        let cpu = spent.map(|spent| (spent.client / gigabytes, spent.server / gigabytes));
+        Ok(Value { rate, spent, cpu })
+    }
+
+    /// What was spent since the servers had used so much processor time.
+    fn spent(&self, before: f64, client: f64, peak_kib: u64) -> Option<Spent> {
+        Some(Spent { client, server: self.server_cpu() - before, peak: peak_kib as f64 / 1024.0 })
     }
 
     /// Pages a second that had to be read.
     fn misses(&mut self, place: Place, threads: u64, seconds: f64) -> Result<Value, String> {
         let slice = Slice { walk: Walk::Random, threads, seconds, accesses: 0 };
+        self.worker(place)?;
+        let before = self.server_cpu();
         let done = self.worker(place)?.slice(&slice)?;
-        Ok(Value { rate: done.ream.refaults as f64 / done.seconds, cpu: None })
+        let spent = self.spent(before, done.cpu_seconds, done.peak_kib);
+        Ok(Value { rate: done.ream.refaults as f64 / done.seconds, spent, cpu: None })
     }
 
     /// What a program reads from the server a second, over the whole of its run, with a quarter of its data local.
@@ -441,7 +456,8 @@ impl Bench {
         let all = programs::all(self.options.quick);
         let program = all.iter().find(|program| program.name == name).ok_or("no such program")?.rounds(rounds);
         let run = self.program(&program, 2, Some(25), &[], &mut None)?;
-        Ok(Value { rate: run.bytes.0.max(run.bytes.1) as f64 / run.whole / 1e6, cpu: None })
+        let rate = run.bytes.0.max(run.bytes.1) as f64 / run.whole / 1e6;
+        Ok(Value { rate, spent: Some(run.spent), cpu: None })
     }
 }
 
@@ -461,9 +477,10 @@ impl Over {
     }
 }
 
-/// What a measurement came to, and the processor time a GB of program and server.
+/// What a measurement came to, what it took, and the processor time a GB of program and server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Value {
     rate: f64,
+    spent: Option<Spent>,
     cpu: Option<(f64, f64)>,
 }

@@ -466,6 +466,11 @@ fn ranks_are_measured_in_turns() {
     for under in ["plain", "Ream", "no turns"] {
         assert_eq!(series(row, under)["values"].as_array().map(Vec::len), Some(1), "{row:#}");
     }
+    // Twelve ranks have what they compute on, and a processor was needed for it.
+    for (under, least) in [("plain", 12.0 * 16.0), ("Ream", 12.0)] {
+        let one = series(row, under);
+        assert!(one["cpu_seconds"][0].as_f64() > Some(0.0) && one["peak_mib"][0].as_f64() > Some(least), "{row:#}");
+    }
     let swap = series(row, "swap");
     assert!(swap["absent"].is_string() != (swap["values"].as_array().map(Vec::len) == Some(1)), "{swap:#}");
     let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");

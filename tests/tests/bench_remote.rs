@@ -53,6 +53,12 @@ fn rows_are_measured_by_a_network_of_their_own() {
         has_figures(row(&figures, name));
     }
     assert!(row(&figures, "page-in-8g")["cpu_seconds_per_gb"]["server"][0].as_f64() > Some(0.0), "{figures:#}");
+    for name in ["page-in-8g", "fault-sealed", "random-1", "stream-t1-25%"] {
+        let spent = &row(&figures, name)["spent"];
+        for who in ["client", "server", "peak_mib"] {
+            assert!(spent[who][0].as_f64() > Some(0.0), "{name}: {who}: {figures:#}");
+        }
+    }
     // What goes through a queue of 8 Gbit/s is no faster.
     assert!(row(&figures, "page-in-8g")["against"][0].as_f64() < Some(1100.0), "{figures:#}");
     let short = figures["rows"].as_array().expect("rows").iter().any(|row| row["met"] == false);

@@ -13,6 +13,9 @@ pub const CHAPTER: &str = "MPI ranks";
 /// Turns are the point: what is compared is called so.
 const NO_TURNS: &str = "no turns";
 
+const MEMORY: &str = "memory of the plain run is what its ranks had at most, added up, of Ream what their pages had together, of \
+                      swap what the cgroup had";
+
 /// The programs; seconds of a row with one round.
 pub fn sizes(scale: Scale) -> Vec<(Size, f64)> {
     let of = |name, mebibytes, rounds, seconds| (Size { name, mebibytes, rounds }, seconds);
@@ -87,13 +90,17 @@ pub fn measure(
     let contest = Contest { job: &job, size, rounds, turns, none, group, patience, warm };
     let begun = Instant::now();
     let came = contest.measure(progress, &|done| time.fits(begun.elapsed() / u32::try_from(done).unwrap_or(1)));
+    let most_used = match &swap {
+        Ok(_) => ground.swap(size.data() * 2, size.data() * 2)?.most_used(),
+        Err(_) => None,
+    };
     ground.no_swap();
     let came = came?;
     let (limit, no_swap) = match swap {
         Ok((_, limit)) => (limit, came.no_swap.clone()),
         Err(why) => (0, Some(why)),
     };
-    fill(&mut row, size, &came, (limit, no_swap.as_deref()), patience);
+    fill(&mut row, size, &came, (limit, most_used, no_swap.as_deref()), patience);
     let done = row.series[0].values.len();
     if done < rounds {
         row.notes.push(format!("{done} of {rounds} rounds, for the time limit"));
@@ -102,7 +109,13 @@ pub fn measure(
 }
 
 /// Series, speeds and notes.
-fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&str>), patience: Duration) {
+fn fill(
+    row: &mut Row,
+    size: Size,
+    came: &Came,
+    (limit, most_used, no_swap): (u64, Option<u64>, Option<&str>),
+    patience: Duration,
+) {
     let memory = size.memory() >> 20;
     let ways = [
         ("plain", Kind::Plain, "as it is, with all memory that it wants".to_owned()),
@@ -120,7 +133,14 @@ fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&
     ];
     for (place, (name, kind, setting)) in ways.into_iter().enumerate() {
         let absent = no_swap.filter(|_| kind == Kind::Swap).map(str::to_owned);
-        row.series.push(Series { values: came.seconds[place].clone(), absent, ..Series::new(name, kind, &setting) });
+        let (values, cpu) = (came.seconds[place].clone(), came.cpu[place].clone());
+        // A cgroup's ranks have not their most at the same time.
+        let peak = match (kind, most_used) {
+            (Kind::Swap, Some(most)) => vec![most as f64 / 1_048_576.0],
+            (Kind::Swap, None) => Vec::new(),
+            _ => came.mebibytes[place].clone(),
+        };
+        row.series.push(Series { values, cpu, peak, absent, ..Series::new(name, kind, &setting) });
         if came.late[place] {
             let seconds = patience.as_secs_f64();
             row.notes.push(format!("{name} was ended after {seconds:.0} s and counts as that long: it takes longer"));
@@ -130,6 +150,7 @@ fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&
         row.compare("Ream", over);
     }
     row.notes.push(format!("at most {:.3} of the budget in RAM", came.peak));
+    row.notes.push(MEMORY.into());
 }
 
 #[cfg(test)]
@@ -141,8 +162,8 @@ mod tests {
         let size = sizes(Scale::Quick)[0].0;
         let mut row = row(size);
         let seconds = [vec![1.0], vec![2.0], vec![10.0], vec![]];
-        let came = Came { seconds, late: [false, false, true, false], peak: 1.0, no_swap: None };
-        fill(&mut row, size, &came, (0, Some("needs root")), Duration::from_secs(10));
+        let came = Came { seconds, late: [false, false, true, false], peak: 1.0, ..Came::default() };
+        fill(&mut row, size, &came, (0, None, Some("needs root")), Duration::from_secs(10));
         let ratios: Vec<(&str, f64)> = row.speeds.iter().map(|speed| (speed.over.as_str(), speed.ratios[0])).collect();
         assert_eq!(ratios, [("no turns", 5.0), ("plain", 0.5)]);
         assert_eq!(row.series[3].absent.as_deref(), Some("needs root"));

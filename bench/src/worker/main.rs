@@ -9,7 +9,7 @@ mod programs;
 mod small;
 mod walks;
 
-use ream_bench::work::{Done, Slice};
+use ream_bench::work::{Done, Slice, Times};
 use std::io::{BufRead as _, Write as _};
 use std::time::Instant;
 
@@ -78,8 +78,11 @@ fn serve(pages: usize, corrupt: bool) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         if let Some(touches) = line.strip_prefix("touches ").and_then(|number| number.parse().ok()) {
+            let before = usage_now();
             let times = walks.touches(touches, &|| counters::of(session).refaults);
-            println!("{}", ream_bench::work::Times::of(&times));
+            let now = usage_now();
+            let (cpu_seconds, peak_kib) = (now.cpu_seconds - before.cpu_seconds, now.peak_kib);
+            println!("{}", Times { cpu_seconds, peak_kib, ..Times::of(&times) });
             if std::io::stdout().flush().is_err() {
                 return;
             }
@@ -99,12 +102,13 @@ fn serve(pages: usize, corrupt: bool) {
             },
         };
         let seconds = begun.elapsed().as_secs_f64();
-        let (cpu, faults) = usage_now();
+        let now = usage_now();
         let done = Done {
             accesses,
             seconds,
-            cpu_seconds: cpu - before.1.0,
-            major_faults: faults - before.1.1,
+            cpu_seconds: now.cpu_seconds - before.1.cpu_seconds,
+            major_faults: now.major_faults - before.1.major_faults,
+            peak_kib: now.peak_kib,
             ream: counters::difference(before.0, counters::of(session)),
         };
         if corrupt {
@@ -117,8 +121,16 @@ fn serve(pages: usize, corrupt: bool) {
     }
 }
 
-/// Processor time of all threads, in seconds, and major faults.
-fn usage_now() -> (f64, u64) {
+/// What the process has taken so far.
+struct Usage {
+    /// Processor time of all threads.
+    cpu_seconds: f64,
+    major_faults: u64,
+    /// KiB in RAM at most.
+    peak_kib: u64,
+}
+
+fn usage_now() -> Usage {
     // SAFETY: all-zero bytes are a valid rusage, which outlives the call.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -126,7 +138,8 @@ fn usage_now() -> (f64, u64) {
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_majflt as u64)
+    let (major_faults, peak_kib) = (usage.ru_majflt as u64, usage.ru_maxrss as u64);
+    Usage { cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), major_faults, peak_kib }
 }
 
 /// Data that fit: prints the seconds of the first touch of every page and of the passes after it.
