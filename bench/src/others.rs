@@ -193,7 +193,9 @@ pub fn doubt(proof: Proof, signs: &Signs) -> Option<&'static str> {
     match proof {
         Proof::Nothing if ALLOCATORS.iter().any(|name| loaded(name)) => Some("another allocator is preloaded"),
         Proof::Library(name) if !loaded(name) => Some("not installed"),
-        Proof::Advised if signs.advised == 0 => Some("this C library does not know the setting (glibc 2.35 does)"),
+        Proof::Advised if signs.advised == 0 => {
+            Some("nothing was advised: glibc 2.35 does it, and only where transparent_hugepage/enabled is madvise")
+        }
         Proof::Pool if signs.pool == 0 => Some("nothing came from the pool (glibc 2.35 knows the setting)"),
         _ => None,
     }
