@@ -456,7 +456,7 @@ fn a_wrong_result_is_found_in_every_chapter() {
 fn ranks_are_measured_in_turns() {
     let _alone = alone();
     let bench = Bench::new("bench-ranks");
-    let output = bench.run(&["--only", "MPI ranks: kmeans", "--rounds", "1"]);
+    let output = bench.run(&["--only", "MPI ranks: kmeans", "--only", "MPI ranks: mpich-kmeans", "--rounds", "1"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let results = bench.results();
     let row = &results["rows"][0];
@@ -475,6 +475,19 @@ fn ranks_are_measured_in_turns() {
     assert!(swap["absent"].is_string() != (swap["values"].as_array().map(Vec::len) == Some(1)), "{swap:#}");
     let page = fs::read_to_string(bench.out().join("report.html")).expect("the page");
     assert!(page.contains("What do turns of MPI ranks bring?"), "the question");
+    // The other implementation's, beside it.
+    let row = &results["rows"][1];
+    let both = ["mpirun.openmpi", "mpiexec.mpich"].iter().all(|name| tool(name).is_some());
+    match row["unavailable"].as_str() {
+        Some(why) => assert!(!both && why.contains("MPI"), "{row:#}"),
+        None => {
+            for under in ["plain", "Ream", "no turns"] {
+                assert_eq!(series(row, under)["values"].as_array().map(Vec::len), Some(1), "{row:#}");
+            }
+            assert!(row["notes"].to_string().contains("ranks started by mpiexec.mpich"), "{row:#}");
+            assert!(series(row, "swap")["absent"].is_string(), "{row:#}");
+        }
+    }
 }
 
 /// The original suite, by programs that say what it says.

@@ -47,6 +47,24 @@ fn rows_that_are_not_there_are_an_error() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("there are chase heap 64M"), "{output:?}");
 }
 
+/// An implementation of MPI that is not there is said, and that there are no figures of it.
+#[test]
+fn what_is_not_there_of_mpi_is_said() {
+    let Some(launcher) = tool("mpirun.openmpi") else { return skip("ream bench mpi", "no mpirun.openmpi") };
+    let scratch = Scratch::new("benchmarks");
+    let (bin, store, json) = (scratch.directory("bin"), scratch.directory("store"), scratch.file("mpi.json"));
+    std::os::unix::fs::symlink(launcher, bin.join("mpirun.openmpi")).expect("a link");
+    let mut command = Command::new(ream_binary());
+    command.args(["bench", "mpi", "--quick", "--only", "mpich-kmeans", "--json"]).arg(&json);
+    let output = command.arg("--store").arg(store).env("PATH", &bin).output().expect("running ream bench");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let why = "no ream-bench-mpi-mpich with its launcher";
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&format!("mpich-kmeans skipped: {why}")), "{output:?}");
+    let figures: Value = serde_json::from_str(&std::fs::read_to_string(json).expect("figures")).expect("JSON");
+    let row = &figures["rows"][0];
+    assert!(row["skipped"].as_str().is_some_and(|said| said.contains(why)) && row["plain"].is_null(), "{figures}");
+}
+
 /// Each loop of R and Python whose result is spoilt says so.
 #[test]
 fn a_spoilt_loop_of_an_interpreter_is_found() {

@@ -49,8 +49,20 @@ impl Job {
                 return Ok(Job { ream: commands.ream.clone(), program, launcher, summary, limit });
             }
         }
-        Err("no ream-bench-mpi-openmpi or ream-bench-mpi-mpich with its launcher; make builds them where mpicc is"
-            .into())
+        let names = wanted.map_or("openmpi or ream-bench-mpi-mpich".to_owned(), str::to_owned);
+        Err(format!("no ream-bench-mpi-{names} with its launcher; make builds them where mpicc is"))
+    }
+
+    /// The same under MPICH, for rows beside those of Open MPI.
+    ///
+    /// # Errors
+    /// It is not there, or is what the usual rows are measured under.
+    pub(crate) fn under_mpich(commands: &Commands, limit: Duration) -> Result<Job, String> {
+        let mpich = Job::find(Some("mpich"), commands, limit)?;
+        match Job::find(None, commands, limit)?.launcher() == mpich.launcher() {
+            true => Err("there is no Open MPI, so the other rows are MPICH's".into()),
+            false => Ok(mpich),
+        }
     }
 
     /// What starts its ranks.
