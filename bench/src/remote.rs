@@ -7,6 +7,7 @@ mod programs;
 mod protocols;
 pub(crate) mod rows;
 mod server;
+mod tiers;
 
 use crate::arguments::Paging;
 use crate::driver::{Commands, Worker};
@@ -35,6 +36,8 @@ pub(crate) struct Bench {
     request: u64,
     workers: Vec<(Place, Worker)>,
     servers: Vec<(bool, Server)>,
+    /// Those with a disk below.
+    tiers: Vec<Server>,
     line: Line,
     path: Path,
     scratch: Scratch,
@@ -51,6 +54,10 @@ enum Place {
     /// In clear, by the first protocol of DLM.
     Serial,
     File,
+    FileOrdered,
+    /// To a server, and to a file what that has no room for.
+    Tiers,
+    TiersRandom,
 }
 
 /// Measures all rows that were asked for; returns whether all requirements were met.
@@ -203,8 +210,8 @@ impl Bench {
         // Whole blocks: the walk that renews discards one at a time.
         let pages = (options.data >> 21) << 9;
         let options = options.clone();
-        let (workers, servers) = (Vec::new(), Vec::new());
-        Ok((Bench { options, commands, pages, request: 0, workers, servers, line, path, scratch }, without))
+        let (workers, servers, tiers) = (Vec::new(), Vec::new(), Vec::new());
+        Ok((Bench { options, commands, pages, request: 0, workers, servers, tiers, line, path, scratch }, without))
     }
 
     fn conditions(&self) -> String {
@@ -232,7 +239,7 @@ impl Bench {
     }
 
     fn server_cpu(&self) -> f64 {
-        self.servers.iter().map(|(_, server)| server.cpu()).sum()
+        self.servers.iter().map(|(_, server)| server).chain(&self.tiers).map(Server::cpu).sum()
     }
 
     /// The worker whose pages go there, started when it is first needed.
@@ -246,7 +253,10 @@ impl Bench {
                     options.extend(self.server(false)?.options.iter().cloned());
                     options.push("--swap-protocol=r3".into());
                 }
-                Place::File => options.extend(["--store".into(), self.options.store.as_os_str().to_owned()]),
+                Place::Tiers | Place::TiersRandom => options.extend(self.tiers(place)?),
+                Place::File | Place::FileOrdered => {
+                    options.extend(["--store".into(), self.options.store.as_os_str().to_owned()])
+                }
             }
             options.extend(self.options.with.iter().map(OsString::from));
             let mut command = under_ream(&self.commands.ream, &options, &self.commands.worker);
@@ -256,7 +266,8 @@ impl Bench {
                 Place::Sealed | Place::SealedRandom => "the worker that pages to a server",
                 Place::Clear | Place::ClearRandom => "the worker that pages to a server in clear",
                 Place::Serial => "the worker that pages by protocol r3",
-                Place::File => "the worker that pages to a file",
+                Place::Tiers | Place::TiersRandom => "the worker that pages to a server and a file below",
+                Place::File | Place::FileOrdered => "the worker that pages to a file",
             };
             let (worker, _) = Worker::begin(command, what)?;
             self.workers.push((place, worker));
@@ -344,15 +355,27 @@ impl Bench {
             self.path.cap(false)?;
         }
         let of = |probe: Probe| probes.iter().position(|own| *own == probe).map_or(&[][..], |place| &values[place]);
-        let made = rows.iter().map(|row| Figure {
-            ream: of(row.of).iter().map(|value| value.rate).collect(),
-            against: of(row.against.0).iter().map(|value| value.rate).collect(),
-            spent: of(row.of).iter().filter_map(|value| value.spent).collect(),
-            against_spent: of(row.against.0).iter().filter_map(|value| value.spent).collect(),
-            cpu: of(row.of).iter().filter_map(|value| value.cpu).collect(),
-            ..figure(row)
-        });
-        Ok(made.collect())
+        let mut made: Vec<Figure> = rows
+            .iter()
+            .map(|row| Figure {
+                ream: of(row.of).iter().map(|value| value.rate).collect(),
+                against: of(row.against.0).iter().map(|value| value.rate).collect(),
+                spent: of(row.of).iter().filter_map(|value| value.spent).collect(),
+                against_spent: of(row.against.0).iter().filter_map(|value| value.spent).collect(),
+                cpu: of(row.of).iter().filter_map(|value| value.cpu).collect(),
+                ..figure(row)
+            })
+            .collect();
+        for (figure, row) in made.iter_mut().zip(rows) {
+            let place = match row.of {
+                Probe::Tiers => Place::Tiers,
+                Probe::TiersRandom => Place::TiersRandom,
+                _ => continue,
+            };
+            figure.what += &format!("; the server answered {:.0} % of the reads from stores", self.answered(place)?);
+        }
+        self.tiers.clear();
+        Ok(made)
     }
 
     /// One measurement.
@@ -397,6 +420,11 @@ impl Bench {
             }
             Probe::Random(threads) => self.misses(Place::SealedRandom, threads, seconds),
             Probe::File(threads) => self.misses(Place::File, threads, seconds),
+            Probe::TiersRandom => self.misses(Place::TiersRandom, 1, seconds),
+            Probe::Tiers => self.slice(Place::Tiers, Walk::Sequential, 1, seconds, |done| done.ream.bytes_in),
+            Probe::FileOrdered => {
+                self.slice(Place::FileOrdered, Walk::Sequential, 1, seconds, |done| done.ream.bytes_in)
+            }
             Probe::Fault(over) => {
                 self.worker(over.at_random())?;
                 let before = self.server_cpu();

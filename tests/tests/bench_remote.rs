@@ -46,14 +46,29 @@ fn rows_are_measured_by_a_network_of_their_own() {
     }
     let scratch = Scratch::new("bench-remote");
     let json = scratch.file("figures.json");
-    let rows = ["page-in-8g", "page-out-8g", "fault-sealed", "random-1", "stream-t1"];
+    let rows = ["page-in-8g", "page-out-8g", "fault-sealed", "random-1", "stream-t1", "tiers"];
     let (output, figures) = measured(bench(&ream_binary(), &rows, &json), &json);
     assert_eq!((&figures["line"], &figures["connections"]), (&"iperf3".into(), &3.into()), "{output:?}");
-    for name in ["page-in-8g", "page-out-8g", "fault-sealed", "random-1", "stream-t1-100%", "stream-t1-25%"] {
+    for name in [
+        "page-in-8g",
+        "page-out-8g",
+        "fault-sealed",
+        "random-1",
+        "stream-t1-100%",
+        "stream-t1-25%",
+        "tiers-ordered",
+        "tiers-random",
+    ] {
         has_figures(row(&figures, name));
     }
     assert!(row(&figures, "page-in-8g")["cpu_seconds_per_gb"]["server"][0].as_f64() > Some(0.0), "{figures:#}");
-    for name in ["page-in-8g", "fault-sealed", "random-1", "stream-t1-25%"] {
+    // Both the server and the disk below it had to answer.
+    for name in ["tiers-ordered", "tiers-random"] {
+        let what = row(&figures, name)["what"].as_str().expect("what it does");
+        let share = what.split("answered ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+        assert!(share.is_some_and(|share| (1.0..=99.0).contains(&share)), "{what}");
+    }
+    for name in ["page-in-8g", "fault-sealed", "random-1", "stream-t1-25%", "tiers-ordered"] {
         let spent = &row(&figures, name)["spent"];
         for who in ["client", "server", "peak_mib"] {
             assert!(spent[who][0].as_f64() > Some(0.0), "{name}: {who}: {figures:#}");

@@ -44,6 +44,12 @@ pub enum Probe {
     Random(u64),
     /// The same from the file store.
     File(u64),
+    /// In order from the file store, verifying every word.
+    FileOrdered,
+    /// In order, verifying every word, from a server that holds half, and a file below.
+    Tiers,
+    /// Pages read at random from there.
+    TiersRandom,
 }
 
 /// What must be reached, of ours over the other's.
@@ -133,6 +139,22 @@ pub const ROWS: &[Row] = &[
     ),
     row("random-4", "the same, 4 threads", MISSES, Probe::Random(4), (Probe::File(4), FILE), None),
     row("random-16", "the same, 16 threads", MISSES, Probe::Random(16), (Probe::File(16), FILE), None),
+    row(
+        "tiers-ordered",
+        "verifies in order, zip:, a server that holds half, a file below",
+        MBS,
+        Probe::Tiers,
+        (Probe::FileOrdered, FILE),
+        None,
+    ),
+    row(
+        "tiers-random",
+        "pages at random, zip:, a server that holds half, a file below",
+        MISSES,
+        Probe::TiersRandom,
+        (Probe::File(1), FILE),
+        None,
+    ),
 ];
 
 /// What a measurement took besides time.
