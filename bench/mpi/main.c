@@ -1,12 +1,13 @@
 /* ream-bench-mpi-* PROGRAM MIB ROUNDS [FILE] [--corrupt]: runs one of the programs with so many MiB of data a rank, checks its
  * result, and prints the seconds from when all ranks have made their data until all have done their rounds, and a digest of the
- * result. Ends with 3 when the result is wrong: launchers may lose what a rank said before it ended all of them. */
-#define _POSIX_C_SOURCE 200809L
+ * result, then, where BENCH_MEMORY is set, the KiB that ranks had in RAM at most, added up. Ends with 3 when the result is wrong: launchers may lose what a rank said before it ended all of them. */
+#define _DEFAULT_SOURCE
 #include "bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define USAGE 125
@@ -143,13 +144,21 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	uint64_t result = run(mebibytes << 20, rounds);
+	struct rusage usage;
+	long kib;
 
 	if (!stopped)
 		end();
 	MPI_Allreduce(MPI_IN_PLACE, &faults, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	result = digest_of_all(result);
-	if (rank == 0 && !faults)
-		printf("%.6f %016llx\n", seconds, (unsigned long long)result);
+	getrusage(RUSAGE_SELF, &usage);
+	MPI_Reduce(&usage.ru_maxrss, &kib, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (rank == 0 && !faults) {
+		printf("%.6f %016llx", seconds, (unsigned long long)result);
+		if (getenv("BENCH_MEMORY"))
+			printf(" %ld", kib);
+		printf("\n");
+	}
 	MPI_Finalize();
 	if (faults)
 		return WRONG;

@@ -1,6 +1,6 @@
-! ream-bench-mpi-fortran-* stencil MIB ROUNDS: heat on a torus. Each rank has rows of it and those next to them, which it gets
-! from its neighbours in each round; its threads share the work. Prints what the programs in C print. Heat is neither made nor
-! lost, and the result is the same bits with any number of threads.
+! ream-bench-mpi-fortran-* stencil MIB ROUNDS [--corrupt]: heat on a torus. Each rank has rows of it and those next to them, which it gets
+! from its neighbours in each round; its threads share the work. Prints what the programs in C print, and ends as they do. Heat is
+! neither made nor lost, and the result is the same bits with any number of threads.
 program stencil
   use, intrinsic :: iso_fortran_env, only: int64, real64, error_unit
   use mpi_f08
@@ -12,13 +12,16 @@ program stencil
   integer(int64) :: digest
   integer(int64), allocatable :: digests(:)
   integer :: rank, ranks, rows, rounds, round, mebibytes, i, j, west, east, level
-  character(len=32) :: word
+  character(len=32) :: word, last
+  logical :: corrupt
 
   call get_command_argument(1, word)
   mebibytes = number(2)
   rounds = number(3)
-  if (word /= 'stencil' .or. command_argument_count() /= 3 .or. mebibytes < 1 .or. rounds < 1) then
-    write (error_unit, '(a)') 'usage: ream-bench-mpi-fortran stencil MIB ROUNDS'
+  call get_command_argument(4, last)
+  corrupt = command_argument_count() == 4 .and. last == '--corrupt'
+  if (word /= 'stencil' .or. .not. (corrupt .or. command_argument_count() == 3) .or. mebibytes < 1 .or. rounds < 1) then
+    write (error_unit, '(a)') 'usage: ream-bench-mpi-fortran stencil MIB ROUNDS [--corrupt]'
     stop 125
   end if
   call MPI_Init_thread(MPI_THREAD_FUNNELED, level)
@@ -50,10 +53,12 @@ program stencil
   end do
   call MPI_Barrier(MPI_COMM_WORLD)
   seconds = MPI_Wtime() - begun
+  if (corrupt .and. rank == ranks - 1) here(1, 1) = here(1, 1) + 1e6_real64
   heat(2) = sum_of_all(here(:, 1:rows))
   if (abs(heat(2) - heat(1)) > 1e-9_real64 * heat(1)) then
-    write (error_unit, '(a)') 'ream-bench-mpi-fortran: stencil: heat was made or lost'
-    call MPI_Abort(MPI_COMM_WORLD, 123)
+    if (rank == 0) write (error_unit, '(a)') 'ream-bench-mpi-fortran: WRONG RESULT: heat was made or lost'
+    call MPI_Finalize()
+    stop 3
   end if
   digest = 0
   do j = 1, rows

@@ -267,9 +267,9 @@ fn all_steps(
                 let rows = figures.map(|all| all.iter().map(|figure| distant::convert(figure, &sizes)).collect());
                 ended(rows, step, &time)
             }
-            Job::Ranks(size) => {
+            Job::Ranks(program) => {
                 slices = None;
-                let row = ranks::measure(ground, *size, options, &time, &mut round);
+                let row = ranks::measure(ground, *program, options, &time, &mut round);
                 ended(row.map(|row| vec![row]), step, &time)
             }
             Job::Contest(task) => {
@@ -314,7 +314,7 @@ fn bare(step: &Step) -> Vec<Row> {
     match &step.job {
         Job::Slices(row) => vec![Row::new(slices::CHAPTER, row.name, "")],
         Job::Remote(part) => vec![Row::new(distant::CHAPTER, &part.name(), "")],
-        Job::Ranks(size) => vec![ranks::row(*size)],
+        Job::Ranks(program) => vec![ranks::row(*program)],
         Job::Contest(task) => contest::rows(task),
     }
 }

@@ -1,6 +1,6 @@
 //! A worker process: started plain, under Ream or in a cgroup; told slices of work, asked for what they came to.
 
-use crate::work::{Done, Slice, Times};
+use crate::work::{Done, Slice, Times, Walk};
 use crate::{others, swap};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -92,12 +92,15 @@ impl Worker {
         Worker::begin(command(commands, under, &["data".into(), pages.to_string()])?, what)
     }
 
-    /// Starts one by this command, and has it fill its data in order.
+    /// Starts one by this command, whose last words are the worker's, and has it fill its data in order.
     ///
     /// # Errors
     /// It could not be started, or ended.
     pub fn begin(mut command: Command, what: &'static str) -> Result<(Worker, Done), String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        if others::corrupts() {
+            command.arg("--corrupt");
+        }
         let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
         let (sender, replies) = channel();
         if let Some(output) = child.stdout.take() {
@@ -121,6 +124,14 @@ impl Worker {
     pub fn slice(&mut self, slice: &Slice) -> Result<Done, String> {
         let patience = if slice.accesses > 0 { 900.0 } else { slice.seconds + 120.0 };
         self.say(&slice.to_string(), patience)?.parse()
+    }
+
+    /// Reads all data once and verifies them: what was written is looked at after the clock has stopped.
+    ///
+    /// # Errors
+    /// As of [`Worker::slice`].
+    pub fn verify(&mut self, pages: u64) -> Result<(), String> {
+        self.slice(&Slice { walk: Walk::Sequential, threads: 1, seconds: 0.0, accesses: pages }).map(|_| ())
     }
 
     /// Times so many touches at random, those that waited for the store.

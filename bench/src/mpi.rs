@@ -31,6 +31,8 @@ const PROGRAMS: &[Program] = &[
     ("mttkrp", [24, 96], [2, 3]),
     ("contract", [24, 96], [1, 2]),
 ];
+/// What also runs under MPICH, small and without swap, where all else runs under Open MPI.
+pub(crate) const UNDER_MPICH: [&str; 2] = ["pagerank", "kmeans"];
 /// Ways of giving room up, and of coming back.
 const WAYS: [&str; 3] = ["aggressive", "lazy", "auto"];
 const GOOD: f64 = 1.3;
@@ -54,11 +56,11 @@ pub fn run(options: &Ranks) -> Result<bool, String> {
     let job = Job::find(options.implementation.as_deref(), &commands, limit)?;
     let wanted =
         |name: &str| options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()));
-    let names = ["cells", "fits", "pair"].into_iter().chain(PROGRAMS.iter().map(|program| program.0));
-    if !names.into_iter().any(wanted) {
-        return Err(
-            "no row is called so; there are pagerank, kmeans, sgd, mttkrp, contract, fits, pair and cells".into()
-        );
+    let mut names = ["cells", "fits", "pair"].into_iter().chain(PROGRAMS.iter().map(|program| program.0));
+    if !names.any(wanted) && !UNDER_MPICH.iter().any(|name| wanted(&mpich(name))) {
+        return Err("no row is called so; there are pagerank, kmeans, sgd, mttkrp, contract, fits, pair, cells, \
+                    mpich-pagerank and mpich-kmeans"
+            .into());
     }
     let (mut rows, mut good, mut gains) = (Vec::new(), true, Vec::new());
     let device = |error: std::io::Error| format!("direct I/O in {}: {error}", options.store.display());
@@ -74,7 +76,7 @@ pub fn run(options: &Ranks) -> Result<bool, String> {
         rate / 1e6
     );
     for program in PROGRAMS.iter().filter(|program| wanted(program.0)) {
-        let (row, met, gain) = measure(options, &job, &commands, program, rate)?;
+        let (row, met, gain) = measure(options, &job, &commands, (program.0, program), rate)?;
         gains.push(gain);
         good &= met;
         rows.push(row);
@@ -85,6 +87,25 @@ pub fn run(options: &Ranks) -> Result<bool, String> {
         good &= met;
         println!("turns over no turns, geometric mean: {mean:.2}   ≥ {GOOD}: {}", verdict(met));
         rows.push(json!({"name": "turns over no turns", "mean": mean, "met": met}));
+    }
+    for program in PROGRAMS.iter().filter(|program| UNDER_MPICH.contains(&program.0) && wanted(&mpich(program.0))) {
+        let name = mpich(program.0);
+        let found = match options.implementation {
+            Some(_) => Err("one implementation was asked for".into()),
+            None => Job::under_mpich(&commands, limit),
+        };
+        match found {
+            Ok(job) => {
+                let small = Ranks { quick: true, swap: false, ..options.clone() };
+                let (row, met, _) = measure(&small, &job, &commands, (&name, program), rate)?;
+                good &= met;
+                rows.push(row);
+            }
+            Err(why) => {
+                println!("{name:<9} skipped: {why}");
+                rows.push(json!({"name": name, "skipped": why}));
+            }
+        }
     }
     if wanted("fits") {
         good &= fits(options, &job, &mut rows)?;
@@ -101,6 +122,11 @@ pub fn run(options: &Ranks) -> Result<bool, String> {
     Ok(good)
 }
 
+/// The row of a program under MPICH beside the usual one.
+pub(crate) fn mpich(program: &str) -> String {
+    format!("mpich-{program}")
+}
+
 fn verdict(met: bool) -> &'static str {
     if met { "pass" } else { "SHORT" }
 }
@@ -109,12 +135,12 @@ fn words(program: &str, mebibytes: u64, rounds: u64) -> Vec<String> {
     vec![program.into(), mebibytes.to_string(), rounds.to_string()]
 }
 
-/// One program; its row, whether it met what it must, and how much faster turns are than none.
+/// One program, its row called so; the row, whether it met what it must, and how much faster turns are than none.
 fn measure(
     options: &Ranks,
     job: &Job,
     commands: &Commands,
-    program: &Program,
+    (called, program): (&str, &Program),
     rate: f64,
 ) -> Result<(Value, bool, f64), String> {
     let (name, sizes, rounds) = *program;
@@ -136,7 +162,7 @@ fn measure(
         patience: job.limit,
         warm: 3,
     };
-    let Came { seconds, late, peak, no_swap } = contest.measure(&mut |_, _| (), &|_| true)?;
+    let Came { seconds, late, peak, no_swap, cpu, mebibytes } = contest.measure(&mut |_, _| (), &|_| true)?;
     let [plain, with, without, swapped] = &seconds;
     let over =
         |top: &[f64], bottom: &[f64]| Spread::of(&top.iter().zip(bottom).map(|(a, b)| a / b).collect::<Vec<_>>());
@@ -153,7 +179,7 @@ fn measure(
     ];
     let least = |place: usize| if late[place] { "≥ " } else { "" };
     println!(
-        "{name:<9} plain {:.2}  turns {:.2}  no turns {}{:.2}{}\n          turns over none {:.2} ({:.2} to {:.2}) {}; of the ideal {:.2} ≤ 1.5: {}; peak {:.3} of the budget ≤ 1.02: {}{}",
+        "{called:<9} plain {:.2}  turns {:.2}  no turns {}{:.2}{}\n          turns over none {:.2} ({:.2} to {:.2}) {}; of the ideal {:.2} ≤ 1.5: {}; peak {:.3} of the budget ≤ 1.02: {}{}",
         median(plain),
         median(with),
         least(2),
@@ -173,12 +199,17 @@ fn measure(
         println!("          swap {why}");
     }
     let row = json!({
-        "name": name, "ranks": RANKS, "data": data, "memory": memory, "plain": plain, "turns": with, "no_turns": without,
-        "swap": swapped, "swap_limit": limit, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
+        "name": called, "launcher": job.launcher(), "ranks": RANKS, "data": data, "memory": memory, "plain": plain, "turns": with, "no_turns": without,
+        "swap": swapped, "cpu_seconds": ways(cpu), "peak_mib": ways(mebibytes), "swap_limit": limit, "no_turns_ended": late[2], "swap_ended": late[3], "peak": peak, "gain": gain.middle,
         "of_ideal": ideal.middle, "swap_cost": cost.and_then(Cost::times),
         "swap_cost_is_least": matches!(cost, Some(Cost::Over(_))), "met": met,
     });
     Ok((row, met.iter().all(|met| *met), gain.middle))
+}
+
+/// By the names of the ways.
+fn ways([plain, turns, no_turns, swap]: [Vec<f64>; 4]) -> Value {
+    json!({"plain": plain, "turns": turns, "no_turns": no_turns, "swap": swap})
 }
 
 /// A plain run and one under Ream; which is first changes from round to round. Round 0 warms up.

@@ -129,6 +129,15 @@ pub fn under(setting: &Setting, program: &Path) -> Command {
     command
 }
 
+/// Names a variable that, when set, has the benchmark's own programs spoil a value, and the computations of R and Python
+/// their result, to see that this is found.
+pub const CORRUPT: &str = "BENCH_CORRUPT";
+
+/// Whether it is set.
+pub(crate) fn corrupts() -> bool {
+    std::env::var_os(CORRUPT).is_some_and(|value| !value.is_empty())
+}
+
 /// The program under `ream run` with these options.
 pub fn under_ream(ream: &Path, options: &[OsString], program: &Path) -> Command {
     let mut command = Command::new(ream);
@@ -184,7 +193,9 @@ pub fn doubt(proof: Proof, signs: &Signs) -> Option<&'static str> {
     match proof {
         Proof::Nothing if ALLOCATORS.iter().any(|name| loaded(name)) => Some("another allocator is preloaded"),
         Proof::Library(name) if !loaded(name) => Some("not installed"),
-        Proof::Advised if signs.advised == 0 => Some("this C library does not know the setting (glibc 2.35 does)"),
+        Proof::Advised if signs.advised == 0 => {
+            Some("nothing was advised: glibc 2.35 does it, and only where transparent_hugepage/enabled is madvise")
+        }
         Proof::Pool if signs.pool == 0 => Some("nothing came from the pool (glibc 2.35 knows the setting)"),
         _ => None,
     }

@@ -208,6 +208,7 @@ impl Bench {
             if round < 2 {
                 let plain = workers.plain.slice(&slice)?;
                 figures.ram.push(plain.accesses as f64 / plain.seconds);
+                figures.peak[2].push(plain.peak_kib as f64 / 1024.0);
             }
             figures.add(row, raw, &ream);
             if let (Some(swap), Some(worker)) = (&self.swap, &mut workers.swap) {
@@ -216,7 +217,13 @@ impl Bench {
                     let done = worker.slice(&slice)?;
                     figures.swap_accesses[place].push(done.accesses as f64 / done.seconds);
                     figures.swap_cpu[place].push(done.cpu_seconds);
+                    figures.peak[1].push(done.peak_kib as f64 / 1024.0);
                 }
+            }
+        }
+        if walk.writes() {
+            for worker in [&mut workers.ream, &mut workers.plain].into_iter().chain(&mut workers.swap) {
+                worker.verify(self.pages)?;
             }
         }
         if row.against != Against::Nothing && figures.read_per_access.iter().all(|read| *read == 0.0) {
@@ -277,6 +284,7 @@ impl Bench {
             raw: vec![exact],
             ream_accesses: vec![done.accesses as f64 / done.seconds],
             cpu: vec![done.cpu_seconds],
+            peak: [vec![done.peak_kib as f64 / 1024.0], vec![], vec![]],
             cpu_per_miss: vec![done.cpu_seconds * 1e6 / misses.max(1.0)],
             lru_bytes: done.ream.bytes_in as f64 / (exact * PAGE as f64),
             ..Figures::default()
@@ -291,6 +299,7 @@ impl Figures {
         let misses = ream.ream.refaults as f64;
         self.raw.push(raw);
         self.cpu.push(ream.cpu_seconds);
+        self.peak[0].push(ream.peak_kib as f64 / 1024.0);
         self.ream_accesses.push(accesses / ream.seconds);
         let pages_in = ream.ream.bytes_in as f64 / PAGE as f64;
         self.cpu_per_miss.push(ream.cpu_seconds * 1e6 / pages_in.max(1.0));

@@ -7,6 +7,7 @@ mod programs;
 mod protocols;
 pub(crate) mod rows;
 mod server;
+mod tiers;
 
 use crate::arguments::Paging;
 use crate::driver::{Commands, Worker};
@@ -17,27 +18,26 @@ use line::Line;
 use path::{End, Path};
 use programs::Program;
 use protocols::Copies;
-use rows::{Figure, Over, Probe, ROWS, Row};
+use rows::{Figure, Over, Probe, ROWS, Row, Spent};
 use serde_json::json;
 use server::{Scratch, Server};
 use std::ffi::OsString;
 
 /// Touches of one measurement of single faults.
 const TOUCHES: u64 = 2000;
-/// Names a variable that, when set, has the programs spoil one of their values, to see that this is found.
-const CORRUPT: &str = "REAM_BENCH_CORRUPT";
 
 /// Everything that is running while rows are measured.
 pub(crate) struct Bench {
     options: Paging,
     commands: Commands,
-    corrupt: bool,
     pages: u64,
     // Dropped in this order: programs, servers, their networks, their keys.
     /// Bytes of a request by protocol r3, once it was measured.
     request: u64,
     workers: Vec<(Place, Worker)>,
     servers: Vec<(bool, Server)>,
+    /// Those with a disk below.
+    tiers: Vec<Server>,
     line: Line,
     path: Path,
     scratch: Scratch,
@@ -54,6 +54,10 @@ enum Place {
     /// In clear, by the first protocol of DLM.
     Serial,
     File,
+    FileOrdered,
+    /// To a server, and to a file what that has no room for.
+    Tiers,
+    TiersRandom,
 }
 
 /// Measures all rows that were asked for; returns whether all requirements were met.
@@ -205,10 +209,9 @@ impl Bench {
         let line = Line::new(&commands, &path)?;
         // Whole blocks: the walk that renews discards one at a time.
         let pages = (options.data >> 21) << 9;
-        let corrupt = std::env::var_os(CORRUPT).is_some_and(|value| !value.is_empty());
         let options = options.clone();
-        let (workers, servers) = (Vec::new(), Vec::new());
-        Ok((Bench { options, commands, corrupt, pages, request: 0, workers, servers, line, path, scratch }, without))
+        let (workers, servers, tiers) = (Vec::new(), Vec::new(), Vec::new());
+        Ok((Bench { options, commands, pages, request: 0, workers, servers, tiers, line, path, scratch }, without))
     }
 
     fn conditions(&self) -> String {
@@ -236,7 +239,7 @@ impl Bench {
     }
 
     fn server_cpu(&self) -> f64 {
-        self.servers.iter().map(|(_, server)| server.cpu()).sum()
+        self.servers.iter().map(|(_, server)| server).chain(&self.tiers).map(Server::cpu).sum()
     }
 
     /// The worker whose pages go there, started when it is first needed.
@@ -250,7 +253,10 @@ impl Bench {
                     options.extend(self.server(false)?.options.iter().cloned());
                     options.push("--swap-protocol=r3".into());
                 }
-                Place::File => options.extend(["--store".into(), self.options.store.as_os_str().to_owned()]),
+                Place::Tiers | Place::TiersRandom => options.extend(self.tiers(place)?),
+                Place::File | Place::FileOrdered => {
+                    options.extend(["--store".into(), self.options.store.as_os_str().to_owned()])
+                }
             }
             options.extend(self.options.with.iter().map(OsString::from));
             let mut command = under_ream(&self.commands.ream, &options, &self.commands.worker);
@@ -260,7 +266,8 @@ impl Bench {
                 Place::Sealed | Place::SealedRandom => "the worker that pages to a server",
                 Place::Clear | Place::ClearRandom => "the worker that pages to a server in clear",
                 Place::Serial => "the worker that pages by protocol r3",
-                Place::File => "the worker that pages to a file",
+                Place::Tiers | Place::TiersRandom => "the worker that pages to a server and a file below",
+                Place::File | Place::FileOrdered => "the worker that pages to a file",
             };
             let (worker, _) = Worker::begin(command, what)?;
             self.workers.push((place, worker));
@@ -337,18 +344,38 @@ impl Bench {
                 }
             }
         }
+        for probe in probes.iter() {
+            if let Probe::PageOut(over) | Probe::Change(over) = probe {
+                let pages = self.pages;
+                self.worker(over.place())?.verify(pages)?;
+            }
+        }
         self.workers.clear();
         if capped {
             self.path.cap(false)?;
         }
         let of = |probe: Probe| probes.iter().position(|own| *own == probe).map_or(&[][..], |place| &values[place]);
-        let made = rows.iter().map(|row| Figure {
-            ream: of(row.of).iter().map(|value| value.rate).collect(),
-            against: of(row.against.0).iter().map(|value| value.rate).collect(),
-            cpu: of(row.of).iter().filter_map(|value| value.cpu).collect(),
-            ..figure(row)
-        });
-        Ok(made.collect())
+        let mut made: Vec<Figure> = rows
+            .iter()
+            .map(|row| Figure {
+                ream: of(row.of).iter().map(|value| value.rate).collect(),
+                against: of(row.against.0).iter().map(|value| value.rate).collect(),
+                spent: of(row.of).iter().filter_map(|value| value.spent).collect(),
+                against_spent: of(row.against.0).iter().filter_map(|value| value.spent).collect(),
+                cpu: of(row.of).iter().filter_map(|value| value.cpu).collect(),
+                ..figure(row)
+            })
+            .collect();
+        for (figure, row) in made.iter_mut().zip(rows) {
+            let place = match row.of {
+                Probe::Tiers => Place::Tiers,
+                Probe::TiersRandom => Place::TiersRandom,
+                _ => continue,
+            };
+            figure.what += &format!("; the server answered {:.0} % of the reads from stores", self.answered(place)?);
+        }
+        self.tiers.clear();
+        Ok(made)
     }
 
     /// One measurement.
@@ -358,9 +385,9 @@ impl Bench {
         match probe {
             Probe::Line(_) if round == 0 => Ok(Value::default()),
             Probe::Line(way) => {
-                Ok(Value { rate: self.line.rate(&self.commands, &self.path, way, seconds)?, cpu: None })
+                Ok(Value { rate: self.line.rate(&self.commands, &self.path, way, seconds)?, ..Value::default() })
             }
-            Probe::Ping => Ok(Value { rate: self.line.ping(&self.commands, &self.path)?.p50, cpu: None }),
+            Probe::Ping => Ok(Value { rate: self.line.ping(&self.commands, &self.path)?.p50, ..Value::default() }),
             Probe::PageIn(over) => self.slice(over.place(), Walk::Lines, 1, seconds, |done| done.ream.bytes_in),
             Probe::PageOut(over) => self.slice(over.place(), Walk::Renew, 1, seconds, |done| done.ream.bytes_out),
             Probe::Change(over) => {
@@ -388,15 +415,24 @@ impl Bench {
             // As much at a time as the other asked for.
             Probe::Swap if self.request == 0 => Ok(Value::default()),
             Probe::Swap => {
-                Ok(Value { rate: self.line.swap(&self.commands, &self.path, self.request, seconds)?, cpu: None })
+                let rate = self.line.swap(&self.commands, &self.path, self.request, seconds)?;
+                Ok(Value { rate, ..Value::default() })
             }
             Probe::Random(threads) => self.misses(Place::SealedRandom, threads, seconds),
             Probe::File(threads) => self.misses(Place::File, threads, seconds),
+            Probe::TiersRandom => self.misses(Place::TiersRandom, 1, seconds),
+            Probe::Tiers => self.slice(Place::Tiers, Walk::Sequential, 1, seconds, |done| done.ream.bytes_in),
+            Probe::FileOrdered => {
+                self.slice(Place::FileOrdered, Walk::Sequential, 1, seconds, |done| done.ream.bytes_in)
+            }
             Probe::Fault(over) => {
+                self.worker(over.at_random())?;
+                let before = self.server_cpu();
                 let times = self.worker(over.at_random())?.touches(TOUCHES)?;
+                let spent = self.spent(before, times.cpu_seconds, times.peak_kib);
                 match times.count {
                     0 => Err("no fault waited for the server; is this run paged by Ream?".into()),
-                    _ => Ok(Value { rate: times.p50, cpu: None }),
+                    _ => Ok(Value { rate: times.p50, spent, cpu: None }),
                 }
             }
             Probe::Stencil => self.program_rate("stencil", if self.options.quick { 12 } else { 16 }),
@@ -418,20 +454,29 @@ impl Bench {
         self.worker(place)?.slice(&lead)?;
         let before = self.server_cpu();
         let done = self.worker(place)?.slice(&Slice { walk, threads, seconds, accesses: 0 })?;
-        let server = self.server_cpu() - before;
+        let spent = self.spent(before, done.cpu_seconds, done.peak_kib);
         if done.ream.bytes_in + done.ream.bytes_out == 0 {
             return Err("nothing travelled; is this run paged by Ream?".into());
         }
         let gigabytes = (done.ream.bytes_in + done.ream.bytes_out) as f64 / 1e9;
         let rate = travelled(&done) as f64 / done.seconds / 1e6;
-        Ok(Value { rate, cpu: Some((done.cpu_seconds / gigabytes, server / gigabytes)) })
+        let cpu = spent.map(|spent| (spent.client / gigabytes, spent.server / gigabytes));
+        Ok(Value { rate, spent, cpu })
+    }
+
+    /// What was spent since the servers had used so much processor time.
+    fn spent(&self, before: f64, client: f64, peak_kib: u64) -> Option<Spent> {
+        Some(Spent { client, server: self.server_cpu() - before, peak: peak_kib as f64 / 1024.0 })
     }
 
     /// Pages a second that had to be read.
     fn misses(&mut self, place: Place, threads: u64, seconds: f64) -> Result<Value, String> {
         let slice = Slice { walk: Walk::Random, threads, seconds, accesses: 0 };
+        self.worker(place)?;
+        let before = self.server_cpu();
         let done = self.worker(place)?.slice(&slice)?;
-        Ok(Value { rate: done.ream.refaults as f64 / done.seconds, cpu: None })
+        let spent = self.spent(before, done.cpu_seconds, done.peak_kib);
+        Ok(Value { rate: done.ream.refaults as f64 / done.seconds, spent, cpu: None })
     }
 
     /// What a program reads from the server a second, over the whole of its run, with a quarter of its data local.
@@ -439,7 +484,8 @@ impl Bench {
         let all = programs::all(self.options.quick);
         let program = all.iter().find(|program| program.name == name).ok_or("no such program")?.rounds(rounds);
         let run = self.program(&program, 2, Some(25), &[], &mut None)?;
-        Ok(Value { rate: run.bytes.0.max(run.bytes.1) as f64 / run.whole / 1e6, cpu: None })
+        let rate = run.bytes.0.max(run.bytes.1) as f64 / run.whole / 1e6;
+        Ok(Value { rate, spent: Some(run.spent), cpu: None })
     }
 }
 
@@ -459,9 +505,10 @@ impl Over {
     }
 }
 
-/// What a measurement came to, and the processor time a GB of program and server.
+/// What a measurement came to, what it took, and the processor time a GB of program and server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Value {
     rate: f64,
+    spent: Option<Spent>,
     cpu: Option<(f64, f64)>,
 }

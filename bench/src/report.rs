@@ -21,6 +21,8 @@ pub struct Figures {
     pub cpu: Vec<f64>,
     /// The same in swap, at each page-cluster.
     pub swap_cpu: [Vec<f64>; 3],
+    /// MiB in RAM at most: of the worker under Ream, of the one in swap, of the plain one.
+    pub peak: [Vec<f64>; 3],
     /// Microseconds of processor time per page that came from the store, pager included.
     pub cpu_per_miss: Vec<f64>,
     /// Bytes read from the store per byte accessed.

@@ -39,6 +39,13 @@ pub enum Walk {
     Renew,
 }
 
+impl Walk {
+    /// It writes, so that somebody must look afterwards.
+    pub fn writes(self) -> bool {
+        matches!(self, Walk::Overwrite | Walk::Change | Walk::RandomChange | Walk::Renew)
+    }
+}
+
 /// One slice of work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Slice {
@@ -113,6 +120,8 @@ pub struct Done {
     pub cpu_seconds: f64,
     /// Major faults, which count what kernel swap had to read.
     pub major_faults: u64,
+    /// KiB that the process had in RAM at most, from its start on.
+    pub peak_kib: u64,
     /// Ream's own counters over the slice; zero without Ream.
     pub ream: ReamCounts,
 }
@@ -138,6 +147,7 @@ impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let r = &self.ream;
         write!(f, "done {} {} {} {}", self.accesses, self.seconds, self.cpu_seconds, self.major_faults)?;
+        write!(f, " {}", self.peak_kib)?;
         write!(f, " {} {} {} {} {} {}", r.refaults, r.rescues, r.ahead_hits, r.reads, r.bytes_in, r.bytes_out)
     }
 }
@@ -148,15 +158,17 @@ impl FromStr for Done {
     fn from_str(line: &str) -> Result<Done, String> {
         let numbers: Option<Vec<f64>> =
             line.strip_prefix("done ").and_then(|rest| rest.split(' ').map(|word| word.trim().parse().ok()).collect());
-        let Some(&[accesses, seconds, cpu_seconds, major, refaults, rescues, ahead_hits, reads, bytes_in, bytes_out]) =
-            numbers.as_deref()
+        let Some(
+            &[accesses, seconds, cpu_seconds, major, peak, refaults, rescues, ahead_hits, reads, bytes_in, bytes_out],
+        ) = numbers.as_deref()
         else {
             return Err(format!("the worker said: {line}"));
         };
         let [refaults, rescues, ahead_hits, reads, bytes_in, bytes_out] =
             [refaults, rescues, ahead_hits, reads, bytes_in, bytes_out].map(|number| number as u64);
         let ream = ReamCounts { refaults, rescues, ahead_hits, reads, bytes_in, bytes_out };
-        Ok(Done { accesses: accesses as u64, seconds, cpu_seconds, major_faults: major as u64, ream })
+        let (accesses, major_faults, peak_kib) = (accesses as u64, major as u64, peak as u64);
+        Ok(Done { accesses, seconds, cpu_seconds, major_faults, peak_kib, ream })
     }
 }
 
@@ -171,19 +183,24 @@ pub struct Times {
     pub p99: f64,
     /// How many were timed.
     pub count: u64,
+    /// Seconds of processor time of the process meanwhile.
+    pub cpu_seconds: f64,
+    /// KiB that it had in RAM at most, from its start on.
+    pub peak_kib: u64,
 }
 
 impl Times {
     /// Of these times in microseconds.
     pub fn of(times: &[f64]) -> Times {
         let at = |share| crate::statistics::quantile(times, share);
-        Times { p50: at(0.5), p90: at(0.9), p99: at(0.99), count: times.len() as u64 }
+        Times { p50: at(0.5), p90: at(0.9), p99: at(0.99), count: times.len() as u64, ..Times::default() }
     }
 }
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "times {} {} {} {}", self.p50, self.p90, self.p99, self.count)
+        write!(f, "times {} {} {} {}", self.p50, self.p90, self.p99, self.count)?;
+        write!(f, " {} {}", self.cpu_seconds, self.peak_kib)
     }
 }
 
@@ -194,7 +211,9 @@ impl FromStr for Times {
         let numbers: Option<Vec<f64>> =
             line.strip_prefix("times ").and_then(|rest| rest.split(' ').map(|word| word.trim().parse().ok()).collect());
         match numbers.as_deref() {
-            Some(&[p50, p90, p99, count]) => Ok(Times { p50, p90, p99, count: count as u64 }),
+            Some(&[p50, p90, p99, count, cpu_seconds, peak]) => {
+                Ok(Times { p50, p90, p99, count: count as u64, cpu_seconds, peak_kib: peak as u64 })
+            }
             _ => Err(format!("the worker said: {line}")),
         }
     }
@@ -210,7 +229,7 @@ mod tests {
         let slice = Slice { walk, threads: 16, seconds: 0.25, accesses: 0 };
         assert_eq!(slice.to_string().parse(), Ok(slice));
         let ream = ReamCounts { refaults: 9, bytes_in: 1 << 40, ..ReamCounts::default() };
-        let done = Done { accesses: 5, seconds: 1.5, cpu_seconds: 0.5, major_faults: 7, ream };
+        let done = Done { accesses: 5, seconds: 1.5, cpu_seconds: 0.5, major_faults: 7, peak_kib: 3, ream };
         assert_eq!(done.to_string().parse(), Ok(done));
         let times = Times::of(&[3.0, 1.0, 2.0]);
         assert_eq!((times.to_string().parse(), times.p50, times.count), (Ok(times), 2.0, 3));

@@ -46,13 +46,34 @@ fn rows_are_measured_by_a_network_of_their_own() {
     }
     let scratch = Scratch::new("bench-remote");
     let json = scratch.file("figures.json");
-    let rows = ["page-in-8g", "page-out-8g", "fault-sealed", "random-1", "stream-t1"];
+    let rows = ["page-in-8g", "page-out-8g", "fault-sealed", "random-1", "stream-t1", "tiers"];
     let (output, figures) = measured(bench(&ream_binary(), &rows, &json), &json);
     assert_eq!((&figures["line"], &figures["connections"]), (&"iperf3".into(), &3.into()), "{output:?}");
-    for name in ["page-in-8g", "page-out-8g", "fault-sealed", "random-1", "stream-t1-100%", "stream-t1-25%"] {
+    for name in [
+        "page-in-8g",
+        "page-out-8g",
+        "fault-sealed",
+        "random-1",
+        "stream-t1-100%",
+        "stream-t1-25%",
+        "tiers-ordered",
+        "tiers-random",
+    ] {
         has_figures(row(&figures, name));
     }
     assert!(row(&figures, "page-in-8g")["cpu_seconds_per_gb"]["server"][0].as_f64() > Some(0.0), "{figures:#}");
+    // Both the server and the disk below it had to answer.
+    for name in ["tiers-ordered", "tiers-random"] {
+        let what = row(&figures, name)["what"].as_str().expect("what it does");
+        let share = what.split("answered ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+        assert!(share.is_some_and(|share| (1.0..=99.0).contains(&share)), "{what}");
+    }
+    for name in ["page-in-8g", "fault-sealed", "random-1", "stream-t1-25%", "tiers-ordered"] {
+        let spent = &row(&figures, name)["spent"];
+        for who in ["client", "server", "peak_mib"] {
+            assert!(spent[who][0].as_f64() > Some(0.0), "{name}: {who}: {figures:#}");
+        }
+    }
     // What goes through a queue of 8 Gbit/s is no faster.
     assert!(row(&figures, "page-in-8g")["against"][0].as_f64() < Some(1100.0), "{figures:#}");
     let short = figures["rows"].as_array().expect("rows").iter().any(|row| row["met"] == false);
@@ -119,9 +140,10 @@ fn a_wrong_result_is_found() {
         }
         assert!(good.status.success() && String::from_utf8_lossy(&good.stdout).contains("verified:"), "{good:?}");
         assert!(spoilt.status.code() == Some(1) && spoilt.stdout.is_empty(), "{kernel}: {spoilt:?}");
+        assert!(String::from_utf8_lossy(&spoilt.stderr).contains("WRONG RESULT"), "{kernel}: {spoilt:?}");
     }
     let json = scratch.file("figures.json");
-    let output = bench(&ream_binary(), &["stream-t1"], &json).env("REAM_BENCH_CORRUPT", "1").output().expect("running");
+    let output = bench(&ream_binary(), &["stream-t1"], &json).env("BENCH_CORRUPT", "1").output().expect("running");
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("WRONG RESULT"), "{output:?}");
     assert!(!json.exists());

@@ -2,7 +2,8 @@
 
 use ream_tests::{Scratch, ream_binary, skip, tool};
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
 
 fn pages(scratch: &Scratch, arguments: &[&str]) -> (Output, Option<Value>) {
     let json = scratch.file("pages.json");
@@ -44,6 +45,57 @@ fn rows_that_are_not_there_are_an_error() {
     let (output, json) = pages(&Scratch::new("benchmarks"), &["--rows", "no such row"]);
     assert_eq!((output.status.code(), json), (Some(125), None));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there are chase heap 64M"), "{output:?}");
+}
+
+/// An implementation of MPI that is not there is said, and that there are no figures of it.
+#[test]
+fn what_is_not_there_of_mpi_is_said() {
+    let Some(launcher) = tool("mpirun.openmpi") else { return skip("ream bench mpi", "no mpirun.openmpi") };
+    let scratch = Scratch::new("benchmarks");
+    let (bin, store, json) = (scratch.directory("bin"), scratch.directory("store"), scratch.file("mpi.json"));
+    std::os::unix::fs::symlink(launcher, bin.join("mpirun.openmpi")).expect("a link");
+    let mut command = Command::new(ream_binary());
+    command.args(["bench", "mpi", "--quick", "--only", "mpich-kmeans", "--json"]).arg(&json);
+    let output = command.arg("--store").arg(store).env("PATH", &bin).output().expect("running ream bench");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let why = "no ream-bench-mpi-mpich with its launcher";
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&format!("mpich-kmeans skipped: {why}")), "{output:?}");
+    let figures: Value = serde_json::from_str(&std::fs::read_to_string(json).expect("figures")).expect("JSON");
+    let row = &figures["rows"][0];
+    assert!(row["skipped"].as_str().is_some_and(|said| said.contains(why)) && row["plain"].is_null(), "{figures}");
+}
+
+/// Each loop of R and Python whose result is spoilt says so.
+#[test]
+fn a_spoilt_loop_of_an_interpreter_is_found() {
+    const PYTHON: [&str; 7] = ["calls", "lists", "dictionaries", "strings", "objects", "texts", "buffers"];
+    const R: [&str; 8] = ["calls", "scalars", "growth", "lists", "strings", "vectors", "matrices", "models"];
+    let languages: [(&str, &[&str], &str, &[&str]); 2] = [
+        ("python3", &["-I", "-"], include_str!("../../bench/inside/loops.py"), &PYTHON),
+        ("R", &["--no-echo", "--no-restore", "--no-save"], include_str!("../../bench/inside/loops.R"), &R),
+    ];
+    for (interpreter, words, script, loops) in languages {
+        let Some(program) = tool(interpreter) else {
+            skip("spoilt loops", &format!("no {interpreter}"));
+            continue;
+        };
+        let run = |spoilt: &str| {
+            let mut command = Command::new(&program);
+            command.args(words).env("BENCH_CORRUPT", spoilt).stdin(Stdio::piped());
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starting it");
+            child.stdin.take().expect("its input").write_all(script.as_bytes()).expect("writing the script");
+            child.wait_with_output().expect("its end")
+        };
+        let output = run("");
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let names: Vec<&str> = out.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(output.status.success() && names == loops, "{output:?}");
+        for name in loops {
+            let output = run(name);
+            assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("{name}: WRONG RESULT")), "{output:?}");
+        }
+    }
 }
 
 /// Every loop is measured with Ream switched on and without; a language that is not there is named with the reason.

@@ -1,12 +1,13 @@
 //! The models of `ream bench all`: right results, plain, paged and in a file, and that a single wrong value is found; the same
-//! of the programs that are run as they are.
+//! of the programs that are run as they are, and of walks through data.
 
 use ream_tests::{Run, Scratch, ream_binary, skip, tool};
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const MODELS: [(&str, &str); 6] = [
-    ("adi", "96"),
+    ("adi", "160"),
     ("ocean", "256"),
     ("table-read", "16"),
     ("table-write", "16"),
@@ -88,6 +89,47 @@ fn whole_programs_are_checked() {
         let output = run(&["--corrupt"]);
         assert_eq!(output.status.code(), Some(1), "{program}: {output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("WRONG RESULT"), "{program}: {output:?}");
+    }
+}
+
+/// Every walk finds it, in its own accesses or, where it only writes, in those of whoever looks afterwards.
+#[test]
+fn one_spoilt_value_is_found_by_walks() {
+    const WALKS: [(&str, bool); 15] = [
+        ("slice sequential 0 0 1 0 64", false),
+        ("slice overwrite 0 0 1 0 64", true),
+        ("slice change 0 0 1 0 64", false),
+        ("slice reverse 0 0 1 0 64", false),
+        ("slice strided 1 16 1 0 64", false),
+        ("slice strided 4 64 1 0 64", false),
+        ("slice streams 0 0 1 0 64", false),
+        ("slice random 0 0 4 0 4096", false),
+        ("slice random-change 0 0 4 0 4096", false),
+        ("slice zipf 0 0 1 0 4096", false),
+        ("slice hot 64 0 1 0 4096", false),
+        ("slice phases 0 0 1 0 64", false),
+        ("slice lines 0 0 1 0 64", false),
+        ("slice renew 0 0 1 0 64", true),
+        ("touches 4096", false),
+    ];
+    // How it ended, how many lines it has answered with, and what it has complained of.
+    let run = |walk: &str, more: &[&str]| {
+        let mut command = Command::new(beside("ream-bench-worker"));
+        command.args(["data", "64"]).args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("starting it");
+        let lines = format!("fill\n{walk}\nslice sequential 0 0 1 0 64\n");
+        // It may have ended before it has read all.
+        let _ = child.stdin.take().map(|mut input| input.write_all(lines.as_bytes()));
+        let output = child.wait_with_output().expect("its end");
+        let answers = String::from_utf8_lossy(&output.stdout).lines().count();
+        (output.status, answers, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (walk, only_writes) in WALKS {
+        let (status, answers, said) = run(walk, &[]);
+        assert!(status.success() && answers == 3, "{walk}: {status}, {answers} answers, {said}");
+        let (status, answers, said) = run(walk, &["--corrupt"]);
+        assert!(!status.success() && answers == 1 + usize::from(only_writes), "{walk}: {status}, {answers} answers");
+        assert!(said.contains("holds wrong data"), "{walk}: {said}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! every rule and every way of switching comes to the result of a plain run.
 
 use ream_tests::mpi::{Case, Mpi, Turns, dealt, each, lines};
-use ream_tests::{Run, Scratch, ran, ream_binary};
+use ream_tests::{Run, Scratch, ran, ream_binary, skip};
 use std::path::Path;
 use std::process::Command;
 
@@ -226,6 +226,13 @@ fn benchmarks_find_a_spoilt_value() {
             assert!(mpi == Mpi::Mpich || spoilt.err().contains("WRONG RESULT"), "{name}: {}", spoilt.describe());
             assert!(spoilt.out().trim().is_empty(), "{name}: {}", spoilt.describe());
         }
+        let program = ream_binary().with_file_name(format!("ream-bench-mpi-fortran-{}", mpi.suffix()));
+        if !program.is_file() {
+            return skip(&format!("the stencil in Fortran under {mpi:?}"), "not built");
+        }
+        let stencil = |more: &[&str]| mpi.job(3, None, &program, &[&["stencil", "1", "2"], more].concat()).finish();
+        assert!(stencil(&[]).exited(0).out().split_whitespace().count() == 2);
+        stencil(&["--corrupt"]).exited(3).says("WRONG RESULT");
     });
 }
 

@@ -8,8 +8,9 @@ use crate::interrupt::INTERRUPTED;
 use crate::machine;
 use crate::measured::Ran;
 use crate::noise::understand;
+use crate::others::corrupts;
 use crate::pages::order;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Where a program's figures are.
@@ -119,6 +120,16 @@ const NOISE: [(&str, &str); 6] = [
     ("mmap and munmap", "ns"),
 ];
 
+/// What has a program of the benchmark's own spoil a value, where that is asked for.
+fn spoil(program: &Path, read: Read) -> &'static [&'static str] {
+    let own = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ream-bench-"));
+    match read {
+        _ if !own || !corrupts() => &[],
+        Read::Noise => &["--corrupt", "work"],
+        _ => &["--corrupt"],
+    }
+}
+
 /// Names of the rows of a task.
 fn names(task: &Task) -> Vec<String> {
     match task.read {
@@ -195,7 +206,8 @@ pub fn measure(
                 continue;
             }
             let contender = &task.contenders[place];
-            let arguments = contender.arguments.as_ref().unwrap_or(&task.arguments);
+            let mut arguments = contender.arguments.as_ref().unwrap_or(&task.arguments).clone();
+            arguments.extend(spoil(program, task.read).iter().map(|word| (*word).to_owned()));
             ground.end = match patience {
                 Some(patience) if !matches!(contender.kind, Kind::Plain | Kind::Ream) => {
                     let own = Instant::now() + patience;
@@ -203,7 +215,7 @@ pub fn measure(
                 }
                 _ => time.end,
             };
-            let mut once = || ground.run(&contender.start, program, arguments);
+            let mut once = || ground.run(&contender.start, program, &arguments);
             let ran = if task.twice && round > 0 { once().and_then(|_| once()) } else { once() };
             let read = ran.and_then(|ran| Ok((figures(task.read, &ran)?, ran)));
             let ((numbers, checksum), ran) = match read {

@@ -1,8 +1,10 @@
 //! The rows of `ream bench remote` as rows of `ream bench all`.
 
 use super::result::{Kind, Row, Series};
+use super::table::number;
 use crate::arguments::Paging;
-use crate::remote::rows::Figure;
+use crate::remote::rows::{Figure, Spent};
+use crate::statistics::median;
 
 /// The chapter's name.
 pub const CHAPTER: &str = "memory server";
@@ -24,15 +26,16 @@ pub fn convert(figure: &Figure, options: &Paging) -> Row {
         other if other.starts_with("all local") => Kind::Plain,
         _ => Kind::Other,
     };
-    let mut ream = Series::new("Ream", Kind::Ream, "ream run --store tcp://HOST:PORT");
-    ream.values.clone_from(&figure.ream);
-    let mut other = Series::new(&figure.other, kind, &figure.other);
-    other.values.clone_from(&figure.against);
-    row.series = vec![ream, other];
+    let series = |name: &str, kind, setting: &str, values: &[f64], spent: &[Spent]| Series {
+        values: values.to_vec(),
+        cpu: Spent::cpu(spent),
+        peak: Spent::peak(spent),
+        ..Series::new(name, kind, setting)
+    };
+    let ours = series("Ream", Kind::Ream, "ream run --store tcp://HOST:PORT", &figure.ream, &figure.spent);
+    row.series = vec![ours, series(&figure.other, kind, &figure.other, &figure.against, &figure.against_spent)];
     if !figure.file.is_empty() {
-        let mut file = Series::new(FILE, Kind::Other, "ream run --store DIRECTORY");
-        file.values.clone_from(&figure.file);
-        row.series.push(file);
+        row.series.push(series(FILE, Kind::Other, "ream run --store DIRECTORY", &figure.file, &figure.file_spent));
     }
     row.sweep.clone_from(&figure.sweep);
     row.compare("Ream", &figure.other);
@@ -40,6 +43,13 @@ pub fn convert(figure: &Figure, options: &Paging) -> Row {
         row.compare("Ream", FILE);
     }
     row.notes.extend(Some(figure.verdict()).filter(|verdict| !verdict.is_empty()));
+    if !figure.spent.is_empty() {
+        let middle = |of: fn(&Spent) -> f64| number(median(&figure.spent.iter().map(of).collect::<Vec<_>>()));
+        let (client, server) = (middle(|spent| spent.client), middle(|spent| spent.server));
+        row.notes.push(format!(
+            "processor time of Ream: {client} s of the program with its pager, {server} s of the server"
+        ));
+    }
     row
 }
 

@@ -6,7 +6,8 @@ use super::contest::{Contender, Read, Task};
 use super::ground::{Means, Start};
 use super::plan::{Add, PLAIN, Worker, other, others, ream};
 use super::result::Kind;
-use crate::pages::rows::{CORRUPT, find, python};
+use crate::others::CORRUPT;
+use crate::pages::rows::{find, python};
 use std::path::Path;
 
 const CHAPTER: &str = "models";

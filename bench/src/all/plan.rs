@@ -8,7 +8,6 @@ use super::result::Kind;
 use super::{models, ranks, slices};
 use crate::arguments::Paging;
 use crate::malloc::PATTERNS;
-use crate::mpi::Size;
 use crate::others::OTHERS;
 use crate::pages::rows::{self as computations, Work};
 use crate::remote::Part;
@@ -25,7 +24,7 @@ pub enum Job {
     /// A part of `ream bench remote`.
     Remote(Part),
     /// A program of MPI.
-    Ranks(Size),
+    Ranks(ranks::Program),
 }
 
 /// A step.
@@ -134,16 +133,18 @@ pub fn steps(options: &Options, workers: &Path) -> Vec<Step> {
     let sizes = remote(options);
     for part in Part::all() {
         let estimate = match part {
-            Part::Rows(_) => (sizes.rounds + 1) as f64 * 12.0 * (sizes.seconds + 0.4),
+            // Of the path as it is there are some more.
+            Part::Rows(capped) => (sizes.rounds + 1) as f64 * if capped { 12.0 } else { 14.0 } * (sizes.seconds + 0.4),
             // A quick look at the network has two of them.
             Part::Program(..) if quick && !part.is_one_of(&["stream", "blocked"], 2) => continue,
             Part::Program(..) => 16.0,
         };
         steps.push(Step { name: format!("{}: {}", distant::CHAPTER, part.name()), estimate, job: Job::Remote(part) });
     }
-    for (size, seconds) in ranks::sizes(options.scale) {
-        let (name, estimate) = (format!("{}: {}", ranks::CHAPTER, size.name), seconds * ranks::rounds(options) as f64);
-        steps.push(Step { name, estimate, job: Job::Ranks(size) });
+    for (program, seconds) in ranks::programs(options.scale) {
+        let name = format!("{}: {}", ranks::CHAPTER, program.name());
+        let estimate = seconds * ranks::rounds(options) as f64;
+        steps.push(Step { name, estimate, job: Job::Ranks(program) });
     }
     steps
 }

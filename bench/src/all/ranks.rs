@@ -5,7 +5,7 @@ use super::arguments::{Options, Scale};
 use super::ground::Ground;
 use super::result::{Kind, Row, Series};
 use super::timetable::Allotted;
-use crate::mpi::{Came, Contest, Job, RANKS, Size};
+use crate::mpi::{Came, Contest, Job, RANKS, Size, UNDER_MPICH, mpich};
 use std::time::{Duration, Instant};
 
 /// The chapter's name.
@@ -13,11 +13,33 @@ pub const CHAPTER: &str = "MPI ranks";
 /// Turns are the point: what is compared is called so.
 const NO_TURNS: &str = "no turns";
 
-/// The programs; seconds of a row with one round.
-pub fn sizes(scale: Scale) -> Vec<(Size, f64)> {
-    let of = |name, mebibytes, rounds, seconds| (Size { name, mebibytes, rounds }, seconds);
-    match scale {
-        Scale::Quick => vec![of("pagerank", 12, 2, 16.0), of("kmeans", 16, 2, 16.0)],
+const MEMORY: &str = "memory of the plain run is what its ranks had at most, added up, of Ream what their pages had together, of \
+                      swap what the cgroup had";
+
+/// What a row measures.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    size: Size,
+    /// Under MPICH, beside Open MPI's row.
+    mpich: bool,
+}
+
+impl Program {
+    /// The row's name.
+    pub fn name(self) -> String {
+        if self.mpich { mpich(self.size.name) } else { self.size.name.to_owned() }
+    }
+}
+
+/// The programs; seconds of a row with one round. Those under MPICH are as small as a quick run's, and without swap.
+pub fn programs(scale: Scale) -> Vec<(Program, f64)> {
+    let of =
+        |name, mebibytes, rounds, seconds| (Program { size: Size { name, mebibytes, rounds }, mpich: false }, seconds);
+    let small = vec![of("pagerank", 12, 2, 16.0), of("kmeans", 16, 2, 16.0)];
+    let beside = small.iter().filter(|(program, _)| UNDER_MPICH.contains(&program.size.name));
+    let beside: Vec<_> = beside.map(|(program, _)| (Program { mpich: true, ..*program }, 10.0)).collect();
+    let usual = match scale {
+        Scale::Quick => small,
         Scale::Full => vec![
             of("pagerank", 32, 3, 55.0),
             of("kmeans", 64, 3, 45.0),
@@ -25,7 +47,8 @@ pub fn sizes(scale: Scale) -> Vec<(Size, f64)> {
             of("mttkrp", 32, 2, 45.0),
             of("contract", 32, 1, 55.0),
         ],
-    }
+    };
+    usual.into_iter().chain(beside).collect()
 }
 
 /// Rounds that count.
@@ -44,14 +67,16 @@ fn what(name: &str) -> &'static str {
 }
 
 /// The row, without figures.
-pub fn row(size: Size) -> Row {
+pub fn row(program: Program) -> Row {
+    let size = program.size;
     let about = format!(
-        "{}; {RANKS} ranks, {} MiB of RAM for {} MiB of data",
+        "{}; {RANKS} ranks{}, {} MiB of RAM for {} MiB of data",
         what(size.name),
+        if program.mpich { " under MPICH" } else { "" },
         size.memory() >> 20,
         size.data() >> 20
     );
-    Row { data: size.data() >> 20, ..Row::new(CHAPTER, size.name, &about) }
+    Row { data: size.data() >> 20, ..Row::new(CHAPTER, &program.name(), &about) }
 }
 
 /// Measures a program; its row says itself what is not there.
@@ -60,20 +85,28 @@ pub fn row(size: Size) -> Row {
 /// Plain or turns failed, another result came, or the benchmark was interrupted.
 pub fn measure(
     ground: &mut Ground,
-    size: Size,
+    program: Program,
     options: &Options,
     time: &Allotted,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Row, String> {
-    let mut row = row(size);
+    let (mut row, size) = (row(program), program.size);
     let left = time.end.map_or(Duration::from_secs(900), |end| end.saturating_duration_since(Instant::now()));
-    let job = match Job::find(None, &ground.commands, left) {
+    let found = match program.mpich {
+        true => Job::under_mpich(&ground.commands, left),
+        false => Job::find(None, &ground.commands, left),
+    };
+    let job = match found {
         Ok(job) => job,
         Err(why) => return Ok(Row { unavailable: Some(why), ..row }),
     };
     // A cgroup of this size is nobody else's.
     ground.no_swap();
-    let swap = match ground.swap(size.data() * 2, size.data() * 2) {
+    let made = match program.mpich {
+        true => Err("measured under Open MPI only".to_owned()),
+        false => ground.swap(size.data() * 2, size.data() * 2),
+    };
+    let swap = match made {
         Ok(swap) => Ok((swap.entrance(), size.limit(&job, swap)?)),
         Err(why) => Err(why),
     };
@@ -87,13 +120,18 @@ pub fn measure(
     let contest = Contest { job: &job, size, rounds, turns, none, group, patience, warm };
     let begun = Instant::now();
     let came = contest.measure(progress, &|done| time.fits(begun.elapsed() / u32::try_from(done).unwrap_or(1)));
+    let most_used = match &swap {
+        Ok(_) => ground.swap(size.data() * 2, size.data() * 2)?.most_used(),
+        Err(_) => None,
+    };
     ground.no_swap();
     let came = came?;
     let (limit, no_swap) = match swap {
         Ok((_, limit)) => (limit, came.no_swap.clone()),
         Err(why) => (0, Some(why)),
     };
-    fill(&mut row, size, &came, (limit, no_swap.as_deref()), patience);
+    fill(&mut row, size, &came, (limit, most_used, no_swap.as_deref()), patience);
+    row.notes.push(format!("ranks started by {}", job.launcher()));
     let done = row.series[0].values.len();
     if done < rounds {
         row.notes.push(format!("{done} of {rounds} rounds, for the time limit"));
@@ -102,7 +140,13 @@ pub fn measure(
 }
 
 /// Series, speeds and notes.
-fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&str>), patience: Duration) {
+fn fill(
+    row: &mut Row,
+    size: Size,
+    came: &Came,
+    (limit, most_used, no_swap): (u64, Option<u64>, Option<&str>),
+    patience: Duration,
+) {
     let memory = size.memory() >> 20;
     let ways = [
         ("plain", Kind::Plain, "as it is, with all memory that it wants".to_owned()),
@@ -120,7 +164,14 @@ fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&
     ];
     for (place, (name, kind, setting)) in ways.into_iter().enumerate() {
         let absent = no_swap.filter(|_| kind == Kind::Swap).map(str::to_owned);
-        row.series.push(Series { values: came.seconds[place].clone(), absent, ..Series::new(name, kind, &setting) });
+        let (values, cpu) = (came.seconds[place].clone(), came.cpu[place].clone());
+        // A cgroup's ranks have not their most at the same time.
+        let peak = match (kind, most_used) {
+            (Kind::Swap, Some(most)) => vec![most as f64 / 1_048_576.0],
+            (Kind::Swap, None) => Vec::new(),
+            _ => came.mebibytes[place].clone(),
+        };
+        row.series.push(Series { values, cpu, peak, absent, ..Series::new(name, kind, &setting) });
         if came.late[place] {
             let seconds = patience.as_secs_f64();
             row.notes.push(format!("{name} was ended after {seconds:.0} s and counts as that long: it takes longer"));
@@ -130,6 +181,7 @@ fn fill(row: &mut Row, size: Size, came: &Came, (limit, no_swap): (u64, Option<&
         row.compare("Ream", over);
     }
     row.notes.push(format!("at most {:.3} of the budget in RAM", came.peak));
+    row.notes.push(MEMORY.into());
 }
 
 #[cfg(test)]
@@ -138,11 +190,11 @@ mod tests {
 
     #[test]
     fn turns_are_held_against_everything_else() {
-        let size = sizes(Scale::Quick)[0].0;
-        let mut row = row(size);
+        let (program, _) = programs(Scale::Quick)[0];
+        let (mut row, size) = (row(program), program.size);
         let seconds = [vec![1.0], vec![2.0], vec![10.0], vec![]];
-        let came = Came { seconds, late: [false, false, true, false], peak: 1.0, no_swap: None };
-        fill(&mut row, size, &came, (0, Some("needs root")), Duration::from_secs(10));
+        let came = Came { seconds, late: [false, false, true, false], peak: 1.0, ..Came::default() };
+        fill(&mut row, size, &came, (0, None, Some("needs root")), Duration::from_secs(10));
         let ratios: Vec<(&str, f64)> = row.speeds.iter().map(|speed| (speed.over.as_str(), speed.ratios[0])).collect();
         assert_eq!(ratios, [("no turns", 5.0), ("plain", 0.5)]);
         assert_eq!(row.series[3].absent.as_deref(), Some("needs root"));

@@ -121,6 +121,7 @@ pub fn convert(row: &rows::Row, figures: &Figures, options: &Paging, no_swap: Op
     let accesses = if bytes || row.measure == Measure::Count { &figures.ream } else { &figures.ream_accesses };
     let mut ream = with("Ream", Kind::Ream, &budget, accesses, None);
     ream.cpu.clone_from(&figures.cpu);
+    ream.peak.clone_from(&figures.peak[0]);
     made.series.push(ream);
     // What the device is held against is another figure where some accesses find their page in RAM.
     let unit = (!bytes && row.measure != Measure::Count).then_some(own_unit);
@@ -138,7 +139,9 @@ pub fn convert(row: &rows::Row, figures: &Figures, options: &Paging, no_swap: Op
             made.series.push(with("device", Kind::Device, direct, &figures.raw, unit));
         }
     }
-    made.series.push(with("RAM", Kind::Plain, "as it is", &figures.ram, None));
+    let mut ram = with("RAM", Kind::Plain, "as it is", &figures.ram, None);
+    ram.peak.clone_from(&figures.peak[2]);
+    made.series.push(ram);
     for (place, cluster) in CLUSTERS.into_iter().enumerate() {
         let name = if place == 0 { "swap".to_owned() } else { format!("swap, page-cluster {cluster}") };
         let setting = format!("memory cgroup of {} MiB, page-cluster {cluster}", options.memory >> 20);
@@ -148,7 +151,7 @@ pub fn convert(row: &rows::Row, figures: &Figures, options: &Paging, no_swap: Op
         } else {
             let scale = if bytes { PAGE as f64 / 1e6 } else { 1.0 };
             let values: Vec<f64> = accesses.iter().map(|accesses| accesses * scale).collect();
-            with(&name, Kind::Swap, &setting, &values, None)
+            Series { peak: figures.peak[1].clone(), ..with(&name, Kind::Swap, &setting, &values, None) }
         };
         series.cpu.clone_from(&figures.swap_cpu[place]);
         made.series.push(series);

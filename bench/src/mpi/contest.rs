@@ -76,9 +76,14 @@ pub(crate) struct Contest<'a> {
 }
 
 /// What it came to: plain, turns, no turns, swap.
+#[derive(Default)]
 pub(crate) struct Came {
     /// Seconds, one a round.
     pub(crate) seconds: [Vec<f64>; 4],
+    /// Processor seconds of the whole job, one a round that was not ended.
+    pub(crate) cpu: [Vec<f64>; 4],
+    /// MiB in RAM at most, as [`Took`] has them.
+    pub(crate) mebibytes: [Vec<f64>; 4],
     /// Whether one was ended.
     pub(crate) late: [bool; 4],
     /// Pages in RAM at most in turns, as a share of the budget.
@@ -100,7 +105,7 @@ impl Contest<'_> {
     ) -> Result<Came, String> {
         let name = self.size.name;
         let words = words(name, self.size.mebibytes, self.size.rounds);
-        let mut came = Came { seconds: Default::default(), late: [false; 4], peak: 0.0, no_swap: None };
+        let mut came = Came::default();
         let ways: &[usize] = if self.group.is_some() { &[0, 1, 2, 3] } else { &[0, 1, 2] };
         let mut first: Option<Took> = None;
         for round in 0..=self.rounds {
@@ -130,6 +135,8 @@ impl Contest<'_> {
                         }
                         if !warms {
                             came.seconds[place].push(took.seconds);
+                            came.cpu[place].push(took.cpu);
+                            came.mebibytes[place].push(took.peak);
                         }
                         if place == 1 {
                             let number = |key: &str| took.summary[key].as_f64().unwrap_or(f64::NAN);
@@ -149,7 +156,9 @@ impl Contest<'_> {
                         let why = why.split(", said").next().unwrap_or_default().to_owned();
                         came.no_swap =
                             Some(format!("did not end well ({why}): for want of memory in its cgroup, likely"));
-                        came.seconds[SWAP].clear();
+                        for values in [&mut came.seconds, &mut came.cpu, &mut came.mebibytes] {
+                            values[SWAP].clear();
+                        }
                     }
                     Err(why) => return Err(format!("{name}: {why}")),
                 }

@@ -25,6 +25,10 @@ pub(crate) struct Took {
     /// Of the timed part.
     pub(crate) seconds: f64,
     digest: String,
+    /// Processor seconds of the whole job.
+    pub(crate) cpu: f64,
+    /// MiB: what Ream's pages held together at most, or else what each rank had at most, added up.
+    pub(crate) peak: f64,
     /// Ream's, where it ran under that.
     pub(crate) summary: Value,
 }
@@ -45,8 +49,20 @@ impl Job {
                 return Ok(Job { ream: commands.ream.clone(), program, launcher, summary, limit });
             }
         }
-        Err("no ream-bench-mpi-openmpi or ream-bench-mpi-mpich with its launcher; make builds them where mpicc is"
-            .into())
+        let names = wanted.map_or("openmpi or ream-bench-mpi-mpich".to_owned(), str::to_owned);
+        Err(format!("no ream-bench-mpi-{names} with its launcher; make builds them where mpicc is"))
+    }
+
+    /// The same under MPICH, for rows beside those of Open MPI.
+    ///
+    /// # Errors
+    /// It is not there, or is what the usual rows are measured under.
+    pub(crate) fn under_mpich(commands: &Commands, limit: Duration) -> Result<Job, String> {
+        let mpich = Job::find(Some("mpich"), commands, limit)?;
+        match Job::find(None, commands, limit)?.launcher() == mpich.launcher() {
+            true => Err("there is no Open MPI, so the other rows are MPICH's".into()),
+            false => Ok(mpich),
+        }
     }
 
     /// What starts its ranks.
@@ -87,7 +103,10 @@ impl Job {
             command.arg(&self.ream).arg("run").args(options).arg("--");
         }
         command.arg(&self.program).args(words);
-        command.env("REAM_CONFIG", "").env("REAM_PROGRAMS", "").env("UCX_MEM_EVENTS", "n");
+        if others::corrupts() {
+            command.arg("--corrupt");
+        }
+        command.env("BENCH_MEMORY", "1").env("REAM_CONFIG", "").env("REAM_PROGRAMS", "").env("UCX_MEM_EVENTS", "n");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         // As Ream has it: otherwise ranks that wait keep processors from those that compute.
         command.env("OMPI_MCA_mpi_yield_when_idle", "1").env("REAM_SUMMARY", &self.summary);
@@ -96,19 +115,22 @@ impl Job {
         }
         let _ = std::fs::remove_file(&self.summary);
         let ran = once(&mut command, limit)?;
-        let (seconds, digest) = figures(&ran)?;
+        let (seconds, digest, kib) = figures(&ran)?;
         let text = std::fs::read_to_string(&self.summary).unwrap_or_default();
         let _ = std::fs::remove_file(&self.summary);
-        Ok(Took { seconds, digest, summary: serde_json::from_str(&text).unwrap_or(Value::Null) })
+        let summary: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let peak = summary["peak_resident"].as_f64().map_or(kib / 1024.0, |bytes| bytes / 1_048_576.0);
+        Ok(Took { seconds, digest, cpu: ran.cpu, peak, summary })
     }
 }
 
-fn figures(ran: &Ran) -> Result<(f64, String), String> {
+/// Seconds, digest, and KiB.
+fn figures(ran: &Ran) -> Result<(f64, String, f64), String> {
     let words: Vec<&str> = ran.out.split_whitespace().collect();
     match *words.as_slice() {
-        [seconds, digest] if ran.status.success() => {
-            let seconds = seconds.parse().map_err(|_| format!("said '{}'", ran.out.trim()))?;
-            Ok((seconds, digest.to_owned()))
+        [seconds, digest, kib] if ran.status.success() => {
+            let number = |word: &str| word.parse().map_err(|_| format!("said '{}'", ran.out.trim()));
+            Ok((number(seconds)?, digest.to_owned(), number(kib)?))
         }
         _ => Err(format!("{}, said '{}', {}", ran.status, ran.out.trim(), ran.errors.trim())),
     }

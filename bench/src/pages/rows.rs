@@ -1,6 +1,7 @@
 //! The rows of `ream bench pages`: computations of our own, R's as the Institute of Statistical Mathematics measured them,
 //! and the start of an interpreter.
 
+use crate::others::CORRUPT;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -110,8 +111,6 @@ const CHECKS: &[(&str, &str, &str)] = &[
     (SUM, "max(Mod(r/length(x)-x))<1e-8", "r[1]<-r[1]+1e6"),
     (SORT, "!is.unsorted(r)&&sum(as.numeric(r))==sum(as.numeric(x))", "r[1]<-r[1]+1L"),
 ];
-/// Names a variable that, when set, has R's and Python's rows spoil their result.
-pub const CORRUPT: &str = "BENCH_CORRUPT";
 
 /// All rows. `available` are the bytes of RAM that may be taken: the largest data are half of that at most.
 pub fn all(available: u64, quick: bool) -> Vec<Row> {

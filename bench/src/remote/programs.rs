@@ -2,9 +2,10 @@
 
 use super::Bench;
 use super::path::End;
-use super::rows::Figure;
+use super::rows::{Figure, Spent};
+use super::server::Server;
 use crate::measured::{self, Ran};
-use crate::others::{PLAIN, under, under_ream};
+use crate::others::{PLAIN, corrupts, under, under_ream};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub struct Run {
     pub whole: f64,
     /// Bytes that came from the server, and that went there.
     pub bytes: (u64, u64),
+    /// What it took besides.
+    pub spent: Spent,
 }
 
 impl Bench {
@@ -98,16 +101,17 @@ impl Bench {
     ) -> Result<Run, String> {
         let mut options = if share.is_some() { self.server(true)?.options.clone() } else { Vec::new() };
         options.extend(with.iter().map(OsString::from));
-        self.program_at(program, threads, share, &options, sum)
+        self.program_at(program, threads, share, &options, &[], sum)
     }
 
-    /// The same with options that say where its pages go.
+    /// The same with options that say where its pages go, `others` being servers that are not the benchmark's usual one.
     pub(super) fn program_at(
         &self,
         program: &Program,
         threads: u64,
         share: Option<u64>,
         with: &[OsString],
+        others: &[Server],
         sum: &mut Option<String>,
     ) -> Result<Run, String> {
         let kernels = self.kernels()?;
@@ -123,12 +127,14 @@ impl Bench {
             }
         };
         command.args([program.name, &program.side.to_string(), &program.rounds.to_string(), &threads.to_string()]);
-        if self.corrupt {
+        if corrupts() {
             command.arg("--corrupt");
         }
         command.env("OMP_NUM_THREADS", threads.to_string());
         self.path.at(End::Client, &mut command);
+        let before = self.server_cpu() + others.iter().map(Server::cpu).sum::<f64>();
         let ran = measured::run(&mut command, LIMIT)?;
+        let server = self.server_cpu() + others.iter().map(Server::cpu).sum::<f64>() - before;
         let (seconds, said) = outcome(program.name, &ran)?;
         let first = sum.get_or_insert_with(|| said.clone());
         if *first != said {
@@ -142,7 +148,8 @@ impl Bench {
             let number = |name: &str| value[name].as_u64().ok_or_else(|| format!("summary: no {name} in {text}"));
             bytes = (number("bytes_in")?, number("bytes_out")?);
         }
-        Ok(Run { seconds, whole: ran.seconds, bytes })
+        let spent = Spent { client: ran.cpu, server, peak: ran.peak as f64 / 1024.0 };
+        Ok(Run { seconds, whole: ran.seconds, bytes, spent })
     }
 
     /// How a program fares with less and less of its data local: a row a share, plain time over time; with `file`, also with a
@@ -177,13 +184,17 @@ impl Bench {
                 // Which goes first changes from row to row and from round to round.
                 for turn in 0..2 {
                     if (turn + place + round) % 2 == 0 {
-                        figure.ream.push(self.program(program, threads, Some(share), &[], &mut sum)?.seconds);
+                        let run = self.program(program, threads, Some(share), &[], &mut sum)?;
+                        figure.ream.push(run.seconds);
+                        figure.spent.push(run.spent);
                     } else if file {
-                        let run = self.program_at(program, threads, Some(share), &on_disk, &mut sum)?;
+                        let run = self.program_at(program, threads, Some(share), &on_disk, &[], &mut sum)?;
                         figure.file.push(run.seconds);
+                        figure.file_spent.push(run.spent);
                     }
                 }
                 figure.against.push(plain.seconds);
+                figure.against_spent.push(plain.spent);
             }
         }
         Ok(figures)

@@ -2,7 +2,7 @@
 //! local. Nothing is read ahead with DLM's, as it did not; and what two copies of each page cost.
 
 use super::programs::{self, Program};
-use super::rows::{Figure, Must};
+use super::rows::{Figure, Must, Spent};
 use super::{Bench, server::Server};
 use crate::interrupt;
 use std::ffi::OsString;
@@ -73,7 +73,7 @@ pub fn wanted(quick: bool, only: &[String], wanted: &dyn Fn(&str) -> bool) -> Ve
 impl Bench {
     /// A program with each of the protocols: rows of two of DLM's against its first, and of Ream's against the best.
     pub(super) fn protocols(&mut self, program: &Program, threads: u64, rounds: usize) -> Result<Vec<Figure>, String> {
-        let mut seconds: [Vec<f64>; 4] = Default::default();
+        let mut runs: [Vec<(f64, Spent)>; 4] = Default::default();
         let mut sum = None;
         let dlm = |protocol: &'static str| [protocol, "--fetch=lazy"];
         let all = [
@@ -92,28 +92,26 @@ impl Bench {
                         let (name, skipped) = (name("r77", program, threads), Some(why));
                         return Ok(vec![Figure { name, skipped, ..Figure::default() }]);
                     }
-                    run => seconds[place].push(run?.seconds),
+                    run => runs[place].push(run.map(|run| (run.seconds, run.spent))?),
                 }
             }
         }
-        let [r3, r58, r77, ream] = seconds;
+        let [r3, r58, r77, ream] = runs;
         // A single thread has nobody to be held up by.
         let margin = if threads == 1 { 1.0 } else { margin(program).unwrap_or(1.0) };
-        let best: Vec<f64> = r3.iter().zip(&r77).map(|(r3, r77)| r3.min(*r77)).collect();
-        let figure = |protocol: &str, ream, against, other: &str, must| Figure {
+        let best: Vec<(f64, Spent)> =
+            r3.iter().zip(&r77).map(|(r3, r77)| if r3.0 < r77.0 { *r3 } else { *r77 }).collect();
+        let figure = |protocol: &str, ours: &[(f64, Spent)], theirs: &[(f64, Spent)], other: &str, must| Figure {
             name: name(protocol, program, threads),
             what: format!("{}, {threads} threads, {SHARE} % local, sealed, protocol {protocol}", program.what),
-            unit: "s",
-            ream,
-            against,
             other: other.into(),
             must,
-            ..Figure::default()
+            ..Figure::of_runs(ours, theirs)
         };
         Ok(vec![
-            figure("r58", r58, r3.clone(), "r3", None),
-            figure("r77", r77, r3, "r3", Some(Must::Most(margin))),
-            figure("ream", ream, best, "the better of r3 and r77", Some(Must::Most(1.0))),
+            figure("r58", &r58, &r3, "r3", None),
+            figure("r77", &r77, &r3, "r3", Some(Must::Most(margin))),
+            figure("ream", &ream, &best, "the better of r3 and r77", Some(Must::Most(1.0))),
         ])
     }
 
@@ -126,25 +124,22 @@ impl Bench {
         let names = copies.servers.iter().filter(|name| !name.is_empty());
         let servers = names.map(|name| start(name)).collect::<Result<Vec<Server>, String>>()?;
         let options = Server::together(&servers, &self.scratch)?;
-        let (mut sum, mut ream, mut against) = (None, Vec::new(), Vec::new());
+        let (mut sum, mut ours, mut theirs) = (None, Vec::new(), Vec::new());
         for round in 0..rounds {
             for place in crate::pages::order(round, 2) {
                 interrupt::check()?;
                 let mut with: Vec<OsString> = options.clone();
                 with.push(if place == 0 { copies.with } else { copies.without }.into());
-                let run = self.program_at(&program, 2, Some(SHARE), &with, &mut sum)?;
-                if place == 0 { &mut ream } else { &mut against }.push(run.seconds);
+                let run = self.program_at(&program, 2, Some(SHARE), &with, &servers, &mut sum)?;
+                if place == 0 { &mut ours } else { &mut theirs }.push((run.seconds, run.spent));
             }
         }
         Ok(Figure {
             name: copies.name.into(),
             what: format!("{}, 2 threads, {SHARE} % local, sealed, {}", program.what, copies.what),
-            unit: "s",
-            ream,
-            against,
             other: copies.other.into(),
             must: copies.must,
-            ..Figure::default()
+            ..Figure::of_runs(&ours, &theirs)
         })
     }
 }

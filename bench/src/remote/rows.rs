@@ -44,6 +44,12 @@ pub enum Probe {
     Random(u64),
     /// The same from the file store.
     File(u64),
+    /// In order from the file store, verifying every word.
+    FileOrdered,
+    /// In order, verifying every word, from a server that holds half, and a file below.
+    Tiers,
+    /// Pages read at random from there.
+    TiersRandom,
 }
 
 /// What must be reached, of ours over the other's.
@@ -133,7 +139,51 @@ pub const ROWS: &[Row] = &[
     ),
     row("random-4", "the same, 4 threads", MISSES, Probe::Random(4), (Probe::File(4), FILE), None),
     row("random-16", "the same, 16 threads", MISSES, Probe::Random(16), (Probe::File(16), FILE), None),
+    row(
+        "tiers-ordered",
+        "verifies in order, zip:, a server that holds half, a file below",
+        MBS,
+        Probe::Tiers,
+        (Probe::FileOrdered, FILE),
+        None,
+    ),
+    row(
+        "tiers-random",
+        "pages at random, zip:, a server that holds half, a file below",
+        MISSES,
+        Probe::TiersRandom,
+        (Probe::File(1), FILE),
+        None,
+    ),
 ];
+
+/// What a measurement took besides time.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Spent {
+    /// Seconds of processor time of the program with its pager.
+    pub client: f64,
+    /// Those of the servers.
+    pub server: f64,
+    /// MiB that the program had in RAM at most.
+    pub peak: f64,
+}
+
+impl Spent {
+    /// All processor time of each.
+    pub fn cpu(all: &[Spent]) -> Vec<f64> {
+        all.iter().map(|spent| spent.client + spent.server).collect()
+    }
+
+    /// The memory of each.
+    pub fn peak(all: &[Spent]) -> Vec<f64> {
+        all.iter().map(|spent| spent.peak).collect()
+    }
+
+    fn json(all: &[Spent]) -> Value {
+        let of = |what: fn(&Spent) -> f64| all.iter().map(what).collect::<Vec<_>>();
+        json!({"client": of(|spent| spent.client), "server": of(|spent| spent.server), "peak_mib": of(|spent| spent.peak)})
+    }
+}
 
 /// What a row came to: one value a round.
 #[derive(Clone, Debug, Default)]
@@ -156,6 +206,12 @@ pub struct Figure {
     pub sweep: Option<(String, f64)>,
     /// What is to be reached.
     pub must: Option<Must>,
+    /// What ours took, one a round; empty where not known.
+    pub spent: Vec<Spent>,
+    /// What the other took.
+    pub against_spent: Vec<Spent>,
+    /// What ours took with a file as the store.
+    pub file_spent: Vec<Spent>,
     /// Seconds of processor time per GB that travelled: of the program with its pager, and of the server.
     pub cpu: Vec<(f64, f64)>,
     /// Why there are no figures.
@@ -163,6 +219,13 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Of seconds of our runs and of the other's, and what they took.
+    pub fn of_runs(ours: &[(f64, Spent)], theirs: &[(f64, Spent)]) -> Figure {
+        let (ream, spent) = ours.iter().copied().unzip();
+        let (against, against_spent) = theirs.iter().copied().unzip();
+        Figure { unit: "s", ream, spent, against, against_spent, ..Figure::default() }
+    }
+
     /// Ours over the other's, by round.
     pub fn ratios(&self) -> Vec<f64> {
         crate::report::ratios(&self.ream, &self.against)
@@ -221,6 +284,7 @@ impl Figure {
             "row": self.name, "what": self.what, "unit": self.unit, "ream": self.ream, "against": self.against,
             "other": self.other, "required": self.verdict(), "met": self.met(), "skipped": self.skipped,
             "ratio": {"p10": ratio.low, "median": ratio.middle, "p90": ratio.high},
+            "spent": Spent::json(&self.spent), "against_spent": Spent::json(&self.against_spent),
             "cpu_seconds_per_gb": {
                 "client": self.cpu.iter().map(|cpu| cpu.0).collect::<Vec<_>>(),
                 "server": self.cpu.iter().map(|cpu| cpu.1).collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ mod programs;
 mod small;
 mod walks;
 
-use ream_bench::work::{Done, Slice};
+use ream_bench::work::{Done, Slice, Times};
 use std::io::{BufRead as _, Write as _};
 use std::time::Instant;
 
@@ -17,9 +17,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["data", pages] => match pages.parse() {
-            Ok(pages) => serve(pages),
-            Err(_) => usage(),
+        ["data", pages, rest @ ..] => match (pages.parse(), rest) {
+            (Ok(pages), [] | ["--corrupt"]) => serve(pages, !rest.is_empty()),
+            _ => usage(),
         },
         ["fits", pages, passes, rest @ ..] => match (pages.parse(), passes.parse(), rest) {
             (Ok(pages), Ok(passes), [] | ["--corrupt"]) => fits(pages, passes, !rest.is_empty()),
@@ -48,7 +48,7 @@ fn main() {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: ream-bench-worker data PAGES | fits PAGES PASSES [--corrupt] | malloc THREADS ROUNDS [--corrupt] | compile FUNCTIONS [--corrupt] | \
+        "usage: ream-bench-worker data PAGES [--corrupt] | fits PAGES PASSES [--corrupt] | malloc THREADS ROUNDS [--corrupt] | compile FUNCTIONS [--corrupt] | \
          redis ENTRIES [--corrupt] | peer ADDR:PORT | call ADDR:PORT ping COUNT | \
          call ADDR:PORT swap BYTES SECONDS | call ADDR:PORT send|receive CONNECTIONS SECONDS | hold | clean-swap DIRECTORY | keep-journal"
     );
@@ -71,15 +71,18 @@ fn program(name: &str, count: u32, corrupt: bool) {
     }
 }
 
-/// Does what the lines of standard input say until they end.
-fn serve(pages: usize) {
+/// Does what the lines of standard input say until they end. `corrupt` spoils a value after all that writes without reading.
+fn serve(pages: usize, corrupt: bool) {
     let session = counters::session();
     let mut walks = walks::Walks::new(data::Data::new(pages));
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         if let Some(touches) = line.strip_prefix("touches ").and_then(|number| number.parse().ok()) {
+            let before = usage_now();
             let times = walks.touches(touches, &|| counters::of(session).refaults);
-            println!("{}", ream_bench::work::Times::of(&times));
+            let now = usage_now();
+            let (cpu_seconds, peak_kib) = (now.cpu_seconds - before.cpu_seconds, now.peak_kib);
+            println!("{}", Times { cpu_seconds, peak_kib, ..Times::of(&times) });
             if std::io::stdout().flush().is_err() {
                 return;
             }
@@ -99,14 +102,18 @@ fn serve(pages: usize) {
             },
         };
         let seconds = begun.elapsed().as_secs_f64();
-        let (cpu, faults) = usage_now();
+        let now = usage_now();
         let done = Done {
             accesses,
             seconds,
-            cpu_seconds: cpu - before.1.0,
-            major_faults: faults - before.1.1,
+            cpu_seconds: now.cpu_seconds - before.1.cpu_seconds,
+            major_faults: now.major_faults - before.1.major_faults,
+            peak_kib: now.peak_kib,
             ream: counters::difference(before.0, counters::of(session)),
         };
+        if corrupt {
+            walks.spoil();
+        }
         println!("{done}");
         if std::io::stdout().flush().is_err() {
             return;
@@ -114,8 +121,16 @@ fn serve(pages: usize) {
     }
 }
 
-/// Processor time of all threads, in seconds, and major faults.
-fn usage_now() -> (f64, u64) {
+/// What the process has taken so far.
+struct Usage {
+    /// Processor time of all threads.
+    cpu_seconds: f64,
+    major_faults: u64,
+    /// KiB in RAM at most.
+    peak_kib: u64,
+}
+
+fn usage_now() -> Usage {
     // SAFETY: all-zero bytes are a valid rusage, which outlives the call.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -123,7 +138,8 @@ fn usage_now() -> (f64, u64) {
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    (seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_majflt as u64)
+    let (major_faults, peak_kib) = (usage.ru_majflt as u64, usage.ru_maxrss as u64);
+    Usage { cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), major_faults, peak_kib }
 }
 
 /// Data that fit: prints the seconds of the first touch of every page and of the passes after it.

@@ -1,7 +1,7 @@
 //! Walks over the data. Each goes on where it stopped in the slice before.
 
 use crate::data::Data;
-use ream_bench::content::{Random, Zipf};
+use ream_bench::content::{Random, Zipf, mix};
 use ream_bench::work::{Slice, Walk};
 use std::time::Instant;
 
@@ -63,9 +63,11 @@ impl Walks {
         pages
     }
 
-    /// Changes a word behind everybody's back: who verifies must find it.
+    /// Changes a word behind everybody's back, of the first page, and of the one that the skewed walk reads most: who verifies
+    /// must find it.
     pub fn spoil(&mut self) {
-        self.data.spoil(self.data.pages() / 2);
+        self.data.spoil(0);
+        self.data.spoil(mix(0) % self.data.pages());
     }
 
     /// Touches pages at random, one at a time; the microseconds that each touch took which `missed` counts, as it tells after
