@@ -6,7 +6,7 @@ set -euo pipefail
 # What stands for a package (a command, or a file), and the package.
 build=(cc:gcc /usr/include/stdlib.h:libc6-dev make:make)
 declare -A needs=(
-    [check]="${build[*]} g++:g++ gfortran:gfortran git:git shellcheck:shellcheck gdb:gdb valgrind:valgrind perl:perl sqlite3:sqlite3
+    [check]="${build[*]} g++:g++ gfortran:gfortran git:git shellcheck:shellcheck gdb:gdb strace:strace valgrind:valgrind perl:perl sqlite3:sqlite3
         redis-server:redis-server R:r-base-core /usr/lib/R/site-library/rlang:r-cran-rlang
         /usr/lib/R/site-library/data.table:r-cran-data.table /usr/bin/python3:python3
         /usr/lib/python3/dist-packages/numpy:python3-numpy setpriv:util-linux /usr/lib/postgresql:postgresql

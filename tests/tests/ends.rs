@@ -1,6 +1,6 @@
 //! How runs end: killed, interrupted, with a full store, or before they have begun.
 
-use ream_tests::{Build, Run, Scratch, build, installed, is_root, skip, tool};
+use ream_tests::{Build, Run, Scratch, build, dumped, installed, is_root, skip, tool};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -111,6 +111,23 @@ fn a_full_disk_stops_the_program() {
     needs_more_than_there_is(
         Run::of(&program).arg("256").memory(64).store(&disk.mounted()).option("--store-limit=10G"),
     );
+}
+
+/// The disk below the file system is gone: what is read is not what was written, or an error.
+#[test]
+fn a_file_system_that_vanishes_stops_the_program() {
+    let Some(disk) = SmallDisk::new(512) else { return };
+    let Some(run) = endless() else { return };
+    let running = run.store(&disk.mounted()).option("--store-limit=10G").start();
+    running.until_resident(40);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    fs::File::options()
+        .write(true)
+        .open(disk.0.file("image"))
+        .and_then(|file| file.set_len(0))
+        .expect("losing the disk");
+    let outcome = running.finish();
+    outcome.exited(125).says("ream: ").says("store");
 }
 
 /// A file system of its own in a file, mounted.
@@ -235,7 +252,11 @@ fn a_debugger_looks_dumps_and_changes() {
         .args(["--signal=KILL", "200"])
         .arg(gdb)
         .args(["--nx", "--batch", "-p", &pid.to_string()])
-        .args(["-ex", "print area[5] != 0", "-ex", "print area[10 << 20]", "-ex", "print area[20 << 20]", "-ex"])
+        .args(
+            ["area", "area[5] != 0", "area[10 << 20]", "area[20 << 20]"]
+                .map(|what| format!("--eval-command=print {what}")),
+        )
+        .arg("-ex")
         .arg(format!("generate-core-file {}", dump.display()))
         .args(["-ex", "set var go = 1", "-ex", "detach"])
         .output()
@@ -249,8 +270,13 @@ fn a_debugger_looks_dumps_and_changes() {
     assert!(output.status.success(), "gdb ended with {:?}: {said}", output.status);
     // A value or an error for each, and the dump is there.
     let answers = said.matches("$").count() + said.matches("Cannot access memory").count();
-    assert!(answers >= 3, "{said}");
+    assert!(answers >= 4, "{said}");
     assert!(fs::metadata(&dump).is_ok_and(|file| file.len() > 1 << 20), "no dump: {said}");
+    // Zeros from the first page of a mapping that it could not read on.
+    let address =
+        said.split("(uint64_t *) 0x").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("an address");
+    let held = dumped(&dump, u64::from_str_radix(address, 16).expect("an address"), 160 << 17, 3);
+    assert_eq!(held.wrong, 0, "{held:?}: {said}");
     let outcome = running.finish();
     assert_eq!(outcome.exited(0).out(), "debugged\n", "{}", outcome.describe());
 }

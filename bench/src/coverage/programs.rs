@@ -1,6 +1,8 @@
 //! The rest of `ream bench coverage`: programs in C, C++ and Fortran, each linked in four ways, which the machine's own
 //! compilers make of the sources that the tests use.
 
+mod by_region;
+
 use crate::coverage::{Row, rows, widest};
 use crate::others::{self, PLAIN, under_ream};
 use serde_json::{Value, json};
@@ -204,7 +206,7 @@ pub fn run(ream: &Path, directory: &Path, effective: &[&str]) -> Result<(bool, V
     let shop = Workshop::open(directory)?;
     let (mut good, mut values, mut skipped) = (true, Vec::new(), Vec::new());
     for (language, parts) in LANGUAGES {
-        let mut heading = false;
+        let (mut heading, mut looks) = (false, Vec::new());
         for (kind, flags, dynamic) in KINDS {
             let programs = match shop.programs(parts, flags, *dynamic) {
                 Ok(programs) => programs,
@@ -235,9 +237,11 @@ pub fn run(ream: &Path, directory: &Path, effective: &[&str]) -> Result<(bool, V
                 println!("{}", line(kind, under, &regions, *dynamic || parts.len() == 1));
                 shares.push((!row.ream.is_empty(), share(&regions)));
                 values.push(json!({"program": language, "linked": kind, "under": under, "regions": regions}));
+                looks.push((*kind, under, regions));
             }
             good &= widest(&shares);
         }
+        println!("\n{}", by_region::table(language, &looks));
     }
     skipped.iter().for_each(|why| println!("\nleft out: {why}"));
     Ok((good, values))
@@ -248,12 +252,15 @@ fn share(regions: &[Region]) -> f64 {
     large as f64 / all.max(1) as f64
 }
 
-/// A line of the table; of a static program without the two regions of its library.
-fn line(kind: &str, under: &str, regions: &[Region], complete: bool) -> String {
-    let percent = |(_, present, large): &Region| match present {
+fn percent((_, present, large): &Region) -> String {
+    match present {
         0 => "-".to_owned(),
         present => (large * 100 / present).to_string(),
-    };
+    }
+}
+
+/// A line of the table; of a static program without the two regions of its library.
+fn line(kind: &str, under: &str, regions: &[Region], complete: bool) -> String {
     let mut cells: Vec<String> = regions.iter().map(percent).collect();
     cells.resize(cells.len() + if complete { 0 } else { 2 }, "-".to_owned());
     format!("| {kind} | {under} | {} | {:.0} |", cells.join(" | "), share(regions) * 100.0)

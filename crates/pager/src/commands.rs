@@ -11,6 +11,7 @@ impl<M: Machine> Shard<M> {
         if run.pages == 0 {
             return Ok(());
         }
+        self.table.reserve(run)?;
         self.machine.register(run)?;
         self.adopt(run)
     }
@@ -192,6 +193,8 @@ impl<M: Machine> Shard<M> {
             self.learn(target);
         }
         self.charge_blocks();
+        // Where it begins elsewhere in its first block there is one block more.
+        let _ = self.table.reserve(target);
         // Sleepers of the old place fault again, and find nothing mapped there or the new state.
         self.machine.wake(source);
     }

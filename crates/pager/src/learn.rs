@@ -99,6 +99,7 @@ impl<M: Machine> Shard<M> {
         if run.pages == 0 {
             return Ok(());
         }
+        self.table.reserve(run)?;
         self.machine.register(run)?;
         self.table.prepare(run)?;
         self.charge_blocks();

@@ -1,5 +1,7 @@
 //! The state of every managed page, by address: blocks of 512 words and hashes, found through a two-level table.
 
+mod room;
+
 use ream_page::{ADDRESS_BITS, BLOCK_BYTES, BLOCK_PAGES, Block, Page, Run, State, Word};
 use ream_sys::Errno;
 use ream_sys::memory::{MapSlice, Zeroable};
@@ -96,6 +98,12 @@ pub struct Table {
     top: MapSlice<usize>,
     free: *mut Meta,
     blocks: u64,
+    /// Blocks that are managed and Zero, without metadata.
+    all_zeros: u64,
+    /// Blocks that there is room for, in chunks and in what is spare.
+    room: u64,
+    /// Addresses for chunks that are not in use yet.
+    spare: *mut room::Spare,
     /// Resident pages that must not be moved out for now.
     held_resident: u64,
     first_chunk: *mut Chunk,
@@ -122,6 +130,9 @@ impl Table {
             top: MapSlice::new(TOP)?,
             free: core::ptr::null_mut(),
             blocks: 0,
+            all_zeros: 0,
+            room: 0,
+            spare: core::ptr::null_mut(),
             held_resident: 0,
             first_chunk: core::ptr::null_mut(),
         })
@@ -177,15 +188,26 @@ impl Table {
         self.all_zero(block) || self.meta(block).is_some_and(|meta| meta.managed == BLOCK_PAGES)
     }
 
-    fn set_entry(&mut self, block: Block, meta: *mut Meta) -> Result<(), Errno> {
+    /// The leaf in which a block's entry is.
+    fn leaf(&mut self, block: Block) -> Result<*mut *mut Meta, Errno> {
         let high = (block.0 >> LEVEL_BITS) as usize;
-        let low = (block.0 & (LEVEL as u64 - 1)) as usize;
-        let leaf = self.top.get_mut(high).ok_or(Errno(22))?;
-        if *leaf == 0 {
-            *leaf = MapSlice::<usize>::new(LEVEL)?.leak().as_mut_ptr() as usize;
+        if *self.top.get(high).ok_or(Errno(22))? == 0 {
+            let leaf = match MapSlice::<usize>::new(LEVEL) {
+                Ok(leaf) => leaf.leak().as_mut_ptr(),
+                // A chunk is larger, and zeros as well.
+                Err(error) => self.take_spare().ok_or(error)?.cast(),
+            };
+            *self.top.get_mut(high).ok_or(Errno(22))? = leaf as usize;
         }
+        Ok(*self.top.get(high).ok_or(Errno(22))? as *mut *mut Meta)
+    }
+
+    fn set_entry(&mut self, block: Block, meta: *mut Meta) -> Result<(), Errno> {
+        let low = (block.0 & (LEVEL as u64 - 1)) as usize;
         // SAFETY: a leaf holds LEVEL pointers and is never freed; low < LEVEL; `&mut self` makes the access exclusive.
-        unsafe { *(*leaf as *mut *mut Meta).add(low) = meta };
+        let entry = unsafe { &mut *self.leaf(block)?.add(low) };
+        self.all_zeros = self.all_zeros + (meta == ALL_ZERO) as u64 - (*entry == ALL_ZERO) as u64;
+        *entry = meta;
         Ok(())
     }
 
@@ -215,8 +237,12 @@ impl Table {
     }
 
     fn grow(&mut self) -> Result<(), Errno> {
-        let chunk: *mut Chunk = MapSlice::<Chunk>::new(1)?.leak().as_mut_ptr();
-        // SAFETY: the chunk was just mapped, is zeroed, large enough, never freed, and known to nobody else.
+        let chunk: *mut Chunk = match self.take_spare() {
+            Some(chunk) => chunk,
+            None => MapSlice::<Chunk>::new(1)?.leak().as_mut_ptr(),
+        };
+        self.room += CHUNK as u64;
+        // SAFETY: the chunk is zeroed, large enough, never freed, and known to nobody else.
         unsafe {
             (*chunk).next = self.first_chunk;
             self.first_chunk = chunk;

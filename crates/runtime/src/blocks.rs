@@ -2,7 +2,7 @@
 //! give, how blocks are aligned. Small blocks go to jemalloc by tail call; large ones begin at a multiple of 2 MiB, so
 //! that one look at an address tells that a block is not large.
 
-use crate::heap::LARGE;
+use crate::heap::{self, LARGE};
 use crate::small;
 use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -56,9 +56,27 @@ fn out_of_memory() -> *mut c_void {
     null_mut()
 }
 
+/// A large block, of zeros if `zeroed`; null when there is no memory.
 #[cold]
 fn large(bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
-    LARGE.allocate(bytes, align, zeroed).map_or_else(out_of_memory, |block| block.as_ptr().cast())
+    match LARGE.allocate(bytes, align, zeroed) {
+        Some(block) => block.as_ptr().cast(),
+        None => out_of_small(bytes, align, zeroed),
+    }
+}
+
+/// Where the kernel has no addresses left (RLIMIT_AS) a block may fit among those of small ones that were freed, which are never
+/// given back. Free neighbours become one only when their pages are.
+fn out_of_small(bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
+    if cfg!(feature = "inside") || bytes > heap::small_bytes() || !small::purge_all() {
+        return out_of_memory();
+    }
+    let block = match zeroed {
+        // SAFETY: any size is fine.
+        true => unsafe { small::calloc(1, bytes) },
+        false => small::aligned(align, bytes),
+    };
+    if block.is_null() { out_of_memory() } else { block }
 }
 
 /// Whether a large block may begin here: no small one needs another look.
@@ -135,9 +153,10 @@ unsafe fn realloc_other(block: *mut c_void, bytes: usize) -> *mut c_void {
     match LARGE.length(block.cast()) {
         // One that shrinks much becomes a small one.
         Some(_) if is_large(bytes.saturating_mul(4)) => {
-            if let Some(resized) = LARGE.resize(block.cast(), bytes) {
-                return resized.map_or_else(out_of_memory, |block| block.as_ptr().cast());
+            if let Some(Some(resized)) = LARGE.resize(block.cast(), bytes) {
+                return resized.as_ptr().cast();
             }
+            // Elsewhere, if at all.
         }
         // SAFETY: the caller's promise: a small block.
         None if !is_large(bytes) => return unsafe { small::realloc(block, bytes.max(LEAST)) },
@@ -168,7 +187,7 @@ pub unsafe fn reallocarray(block: *mut c_void, count: usize, size: usize) -> *mu
 /// A block at a multiple of `align`, which is a power of two.
 fn aligned(align: usize, bytes: usize) -> Option<NonNull<c_void>> {
     if is_large(bytes) || align > BLOCK_BYTES && !cfg!(feature = "inside") {
-        return LARGE.allocate(bytes, align, false).map(NonNull::cast);
+        return NonNull::new(large(bytes, align, false));
     }
     NonNull::new(small::aligned(align, bytes.max(LEAST)))
 }

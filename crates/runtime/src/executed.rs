@@ -2,6 +2,7 @@
 //! is told by its file: what it needs from outside for large pages is done by the command, under the name `ream-start`, which is
 //! executed in its place and becomes it; where only its heap can have some, a variable of its C library does. Where pages are
 //! promised, so is every program done of which it is not certain that the library enters it: the command looks, and ends it.
+//! Where the session is in the environment and LD_PRELOAD was set to libraries of others, ours come before them again.
 //!
 //! Callers may be children of vfork, which share their parent's memory, and handlers of signals: nothing is allocated, no lock is
 //! taken, and whatever is not as expected leads to the call as it was made.
@@ -10,6 +11,7 @@ mod enters;
 
 use crate::next::Next;
 use crate::{init, pages, say, statics};
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write as _;
 use ream_page::BLOCK_BYTES;
@@ -40,8 +42,29 @@ static EXECVPE: Next = Next::of(c"execvpe");
 static SPAWN: Next = Next::of(c"posix_spawn");
 static SPAWNP: Next = Next::of(c"posix_spawnp");
 
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// Our own libraries as LD_PRELOAD named them: the strings of the environment may be written over.
+struct Ours(UnsafeCell<([u8; PATH], usize)>);
+
+// SAFETY: written at the start only, when there is one thread.
+unsafe impl Sync for Ours {}
+
+static OURS: Ours = Ours(UnsafeCell::new(([0; PATH], 0)));
+
 /// Looks the functions up, since the first caller may be a child of vfork.
-pub fn begin() {
+///
+/// # Safety
+/// A list of strings, or null; nobody else runs yet.
+pub unsafe fn begin(environment: Strings) {
+    // SAFETY: the caller's promise.
+    let ours = unsafe { each(environment) }.find_map(|text| init::our_part(text.to_bytes())).unwrap_or_default();
+    // SAFETY: the caller's promise.
+    let (room, length) = unsafe { &mut *OURS.0.get() };
+    if let Some(place) = room.get_mut(..ours.len()) {
+        place.copy_from_slice(ours);
+        *length = ours.len();
+    }
     // SAFETY: these are their types.
     unsafe {
         let _ = (EXECVE.get::<Exec>(), EXECVPE.get::<Exec>(), SPAWN.get::<Spawn>(), SPAWNP.get::<Spawn>());
@@ -272,6 +295,49 @@ fn parse(start: &[u8]) -> Option<Static> {
 /// # Safety
 /// A path and two lists of strings, or null.
 unsafe fn lead(
+    path: *const c_char,
+    arguments: Strings,
+    environment: Strings,
+    call: &dyn Fn(*const c_char, Strings, Strings) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let then = |environment| lead_by_file(path, arguments, environment, call);
+        with_us(environment, &then).unwrap_or_else(|| then(environment))
+    }
+}
+
+/// Goes on with an environment in which ours come first again. `None` where nothing has come in their place.
+///
+/// # Safety
+/// As for [`lead`].
+#[inline(never)]
+unsafe fn with_us(environment: Strings, then: &dyn Fn(Strings) -> c_int) -> Option<c_int> {
+    init::session()?;
+    // SAFETY: the caller's promise; what is ours is not written any more.
+    let (session, theirs, (room, length)) =
+        unsafe { (value(environment, b"REAM_SESSION="), value(environment, PRELOAD)?, &*OURS.0.get()) };
+    let is_ours = |name: &[u8]| name.ends_with(b"/libream.so");
+    let ours = room.get(..*length).filter(|ours| session.is_some() && !ours.is_empty())?;
+    // Who takes the variable away wants none.
+    if theirs.is_empty() || theirs.split(|byte| matches!(byte, b':' | b' ')).any(is_ours) {
+        return None;
+    }
+    let (ours, theirs) = (core::str::from_utf8(ours).ok()?, core::str::from_utf8(theirs).ok()?);
+    let mut text = say::Line::<PATH>::new();
+    write!(text, "LD_PRELOAD={ours}:{theirs}\0").ok()?;
+    let mut list = List::new();
+    // SAFETY: the caller's promise.
+    let others = unsafe { each(environment) }.filter(|text| !text.to_bytes().starts_with(PRELOAD));
+    let first = core::iter::once(text.as_bytes().as_ptr().cast::<c_char>());
+    first.chain(others.map(CStr::as_ptr)).all(|text| list.add(text)).then(|| then(list.strings.as_ptr()))
+}
+
+/// As [`lead`], as the file wants it.
+///
+/// # Safety
+/// As for [`lead`].
+unsafe fn lead_by_file(
     path: *const c_char,
     arguments: Strings,
     environment: Strings,

@@ -59,6 +59,11 @@ fn told() -> bool {
     STAGE.load(Ordering::Relaxed) != ALONE
 }
 
+/// Bytes that small blocks have, or had.
+pub fn small_bytes() -> usize {
+    CHUNKS.carved()
+}
+
 /// Takes the lock of the chunks for the duration of a fork; with `alone` only if it is free.
 pub fn freeze_chunks(alone: bool) -> ream_heap::FrozenChunks<'static> {
     CHUNKS.freeze(alone)

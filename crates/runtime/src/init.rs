@@ -38,7 +38,10 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
         return;
     }
     #[cfg(not(feature = "inside"))]
-    crate::executed::begin();
+    // SAFETY: the linker passes a list ended by null, and nobody else runs yet.
+    unsafe {
+        crate::executed::begin(environment as crate::executed::Strings)
+    };
     // SAFETY: the linker passes both lists, ended by null.
     let (name, address) = unsafe { (first(arguments), variable(environment, b"REAM_SESSION=")) };
     // The command joins nothing: it is about to become a program.
@@ -374,6 +377,13 @@ unsafe fn leave_environment(list: Strings) {
     }
 }
 
+/// Our own libraries in an `LD_PRELOAD` that begins with them.
+#[cfg(not(feature = "inside"))]
+pub fn our_part(variable: &[u8]) -> Option<&[u8]> {
+    let ours = variable.get(..without_us(variable)?)?.strip_prefix(b"LD_PRELOAD=")?;
+    Some(ours.strip_suffix(b":").or(ours.strip_suffix(b" ")).unwrap_or(ours))
+}
+
 /// Where the rest of an `LD_PRELOAD` begins whose first libraries are ours; `None` for everything else.
 fn without_us(variable: &[u8]) -> Option<usize> {
     let list = variable.strip_prefix(b"LD_PRELOAD=")?;
@@ -422,6 +432,10 @@ mod tests {
         assert_eq!(without_us(mpi), Some(mpi.len() - b"/b.so".len()));
         assert_eq!(without_us(b"LD_PRELOAD=/b.so:/l/libream.so"), None);
         assert_eq!(without_us(b"PATH=/l/libream.so"), None);
+        #[cfg(not(feature = "inside"))]
+        assert_eq!(our_part(both), Some(&b"/l/libream.so:/l/libream_calls.so"[..]));
+        #[cfg(not(feature = "inside"))]
+        assert_eq!(our_part(b"LD_PRELOAD=/l/libream.so"), Some(&b"/l/libream.so"[..]));
     }
 
     #[test]
