@@ -8,7 +8,7 @@ use ream_sys::{Copied, Machine};
 
 /// Most pages that one fault fills with zeros short of a whole block.
 const FILL: u32 = 64;
-/// Most pieces of the store that a block lies in which is read ahead onto a large page.
+/// Most pieces of the store in which a block may lie that is read onto a large page.
 pub(crate) const WHOLE_PIECES: u32 = 16;
 /// Whole blocks that are read over which it is looked at how many lack a large page; few are one in so many.
 const LACKING: (u32, u32) = (64, 8);
@@ -106,7 +106,7 @@ impl<M: Machine> Shard<M> {
                         self.install_and_wake((frame, block.first(), BLOCK_PAGES));
                         self.settle_node(block);
                     } else {
-                        self.free_frames(frame, BLOCK_PAGES);
+                        self.give_huge_back(frame);
                         self.postpone(page, write, thread);
                     }
                     return;
@@ -439,7 +439,7 @@ impl<M: Machine> Shard<M> {
                     self.read_into(frame, start, pages, wanted);
                     return;
                 }
-                self.free_frames(frame, BLOCK_PAGES);
+                self.give_huge_back(frame);
             }
         }
         let mut done = 0;

@@ -146,8 +146,10 @@ impl Fill {
     }
     /// The page waited for, once nothing is missing any more.
     pub fn arrived(&mut self) -> Option<Page> {
-        let page = core::mem::take(if self.arriving == 0 { &mut self.awaited } else { return None });
-        (page != 0).then_some(Page(page))
+        if self.arriving > 0 || self.awaited == 0 {
+            return None;
+        }
+        Some(Page(core::mem::take(&mut self.awaited)))
     }
 }
 

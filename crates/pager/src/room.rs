@@ -50,10 +50,15 @@ impl<M: Machine> Shard<M> {
 
     fn empty_huge(&mut self) -> bool {
         let Some(frame) = self.frames.take_any_huge_full() else { return false };
+        self.give_huge_back(frame);
+        true
+    }
+
+    /// Gives the memory of a huge frame that nothing needs back to the kernel, as much as there is.
+    pub(crate) fn give_huge_back(&mut self, frame: Frame) {
         self.machine.empty_frames(&[(frame, BLOCK_PAGES)]);
         self.frames.put_huge_hole(frame);
         self.used -= BLOCK_PAGES as u64;
-        true
     }
 
     /// Empties small frames that are free, at most so many and in so many runs, the longest first. Returns how many.

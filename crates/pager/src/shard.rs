@@ -535,6 +535,7 @@ impl<M: Machine> Shard<M> {
             return;
         }
         if filled > 0 || pages < BLOCK_PAGES {
+            // Also frees the page table that single moves left behind.
             self.machine.empty_frames(&[(first, BLOCK_PAGES)]);
             self.used -= filled as u64;
         }
