@@ -265,7 +265,7 @@ fn in_pieces(seed: u64) -> World {
     world
 }
 
-/// The kernel has no memory for three in four fresh large frames: none is taken for populated that is not.
+/// The kernel has no memory for every other fresh large frame: none is taken for populated that is not.
 #[test]
 fn blocks_in_few_pieces_without_memory_for_large_pages() {
     for seed in 0..12 {
