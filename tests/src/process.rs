@@ -73,6 +73,8 @@ pub fn report(pid: i32) -> String {
         let name = read(task.join("comm"));
         let id = number(&task).unwrap_or(0);
         let _ = writeln!(text, "  thread {id} {} {state} syscall {}", name.trim(), read(task.join("syscall")).trim());
+        let signals = status.lines().filter(|line| line.starts_with("Sig") || line.starts_with("ShdPnd"));
+        let _ = writeln!(text, "    {}", signals.collect::<Vec<_>>().join(" ").replace('\t', " "));
         let _ = writeln!(text, "    {}", read(task.join("stack")).trim().replace('\n', "\n    "));
     }
     // What the pager says of it; one that does not answer is not waited for.

@@ -32,6 +32,7 @@ int main(int argc, char **argv)
 {
 	pthread_t thread;
 	void *handles[2];
+	sigset_t others;
 
 	must(argc == 3);
 	for (int i = 0; i < 2; i++) {
@@ -40,8 +41,13 @@ int main(int argc, char **argv)
 			fail("%s", dlerror());
 	}
 	must(pthread_barrier_init(&together, NULL, 2) == 0);
-	must(pthread_create(&thread, NULL, fill_one, handles[1]) == 0);
+	/* The other thread blocks it: the kernel may give the process's signal to whichever does not. */
+	sigemptyset(&others);
+	sigaddset(&others, SIGUSR1);
 	signal(SIGUSR1, woken);
+	must(pthread_sigmask(SIG_BLOCK, &others, NULL) == 0);
+	must(pthread_create(&thread, NULL, fill_one, handles[1]) == 0);
+	must(pthread_sigmask(SIG_UNBLOCK, &others, NULL) == 0);
 	pause();
 	fill_one(handles[0]);
 	must(pthread_join(thread, NULL) == 0);
