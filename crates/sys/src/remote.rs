@@ -8,6 +8,7 @@
 //! is written to one, and another has the sum of several servers' pages.
 
 mod added;
+mod attic;
 mod bequest;
 mod changes;
 mod collect;
@@ -343,16 +344,21 @@ impl Remote {
         self.spill.as_ref().is_none_or(Spill::is_settled) && self.log.is_settled()
     }
 
-    /// A child is about to be forked: what it reads stays as it is until [`Remote::thaw`].
-    pub(crate) fn freeze(&mut self) {
+    /// A child is about to be forked: what it reads stays as it is until [`Remote::thaw`]. `alone`: nothing is above the servers, so
+    /// that no slot has what nobody needs any more.
+    pub(crate) fn freeze(&mut self, alone: bool) {
         self.with_groups(groups::Groups::freeze);
         self.freeze_tier();
+        if alone {
+            self.freeze_attic();
+        }
     }
 
     /// No child is there any more that reads what was frozen.
     pub(crate) fn thaw(&mut self) {
         self.with_groups(groups::Groups::thaw);
         self.thaw_tier();
+        self.thaw_attic();
     }
 
     /// Whether no thread is at work for it, so that rights can be given up.
