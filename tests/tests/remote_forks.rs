@@ -1,5 +1,5 @@
 //! How much of the servers' memory forked children take when servers are lost: what they copy again of their parent's pages they
-//! share.
+//! share, and second copies make room for what they write themselves.
 
 use ream_tests::{Build, Condition, Fleet, Paged, Scratch, build};
 
@@ -44,5 +44,31 @@ fn children_share_what_they_copy_again() {
     // Two copies of the parent's, two more of those that were lost, and some segments that are not full.
     assert!(given.iter().sum::<u64>() <= 4 * STORED + 12, "{given:?}");
     std::fs::write(&go, "").expect("a file");
+    assert!(program.end().success(), "{}", program.told());
+}
+
+/// One of three servers is away, and what is written has room at the others once, not twice: it goes on with one copy of some
+/// pages, and has two again when the server is back.
+#[test]
+fn second_copies_make_room_for_first_ones() {
+    let Some((_alone, mut fleet)) = Fleet::alone(3, "64M") else { return };
+    let Build::Ready(heirs) = build("c/heirs.c", &[]) else { return };
+    let scratch = Scratch::new("room");
+    let (go, end) = (scratch.file("go"), scratch.file("end"));
+    let store = fleet.store(&[0, 1, 2]);
+    let mut program = fleet.begin(&["--memory", "8M", "--store", &store], |command| {
+        command.arg(heirs).args(["10", "1", "64"]).args([&go, &end]);
+    });
+    program.until("both page", |now| now.pages > 2 * 1000 && now.is_whole());
+    fleet.signal(0, libc::SIGKILL);
+    program.until("the loss is noticed", |now| !now.servers[0].0);
+    fleet.gone(0);
+    std::fs::write(&go, "").expect("a file");
+    // Nothing is refused: of 128 MiB some 27 are for its parent's pages, and up to 64 for its own.
+    program.until("all is stored, some of it once", |now| now.pages > 16_000 && now.missing > 1000);
+    assert!(program.told().contains("have no room for all copies of pages"), "{}", program.told());
+    fleet.start(0);
+    program.until("all servers are used, and copies whole", Condition::is_whole);
+    std::fs::write(&end, "").expect("a file");
     assert!(program.end().success(), "{}", program.told());
 }

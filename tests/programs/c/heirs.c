@@ -1,5 +1,5 @@
 /* Writes an array of SIZE MiB, forks CHILDREN, and waits for them. Each waits until FILE is there, writes OWN MiB of its own,
- * and checks both. Then the parent checks its array.
+ * and checks both; with another file, END, it waits for that, too, and checks all again. Then the parent checks its array.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +17,12 @@ static uint64_t word(uint64_t who, size_t i)
 	x *= 0xbf58476d1ce4e5b9u;
 	x ^= x >> 27;
 	return x * 0x94d049bb133111ebu;
+}
+
+static void wait_for(const char *file)
+{
+	while (access(file, F_OK) != 0)
+		usleep(10000);
 }
 
 static uint64_t *write_all(uint64_t who, size_t mebibytes)
@@ -64,11 +70,15 @@ int main(int count, char **arguments)
 		if (child == 0) {
 			uint64_t *mine;
 
-			while (access(arguments[4], F_OK) != 0)
-				usleep(10000);
+			wait_for(arguments[4]);
 			mine = write_all(i, own);
 			check_all(0, array, size);
 			check_all(i, mine, own);
+			if (count > 5) {
+				wait_for(arguments[5]);
+				check_all(i, mine, own);
+				check_all(0, array, size);
+			}
 			_exit(0);
 		}
 	}

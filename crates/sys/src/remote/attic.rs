@@ -14,7 +14,7 @@ const SMALL: u64 = 8;
 impl Remote {
     /// Whether each page lies in its slot at servers alone: what a slot that is let go of has is not kept then, so that a child has no
     /// slot of which another child, forked later, may see something else.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         !self.log.is_some() && self.spill.is_none()
     }
 

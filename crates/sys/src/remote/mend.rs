@@ -251,7 +251,7 @@ impl Remote {
             return false;
         }
         let now = process::now_us();
-        if now < self.mend.not_before {
+        if now < self.mend.not_before || self.room.holds(now) {
             return false;
         }
         while let Some(number) = self.mend.free_place() {

@@ -2,8 +2,8 @@
 
 extern crate std;
 
-use super::super::tests::{remote, with_lanes};
 use super::super::RemoteConfig;
+use super::super::tests::{remote, with_lanes};
 use super::*;
 use std::vec::Vec;
 
