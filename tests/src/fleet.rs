@@ -130,6 +130,11 @@ impl Fleet {
         }
     }
 
+    /// A server's process.
+    pub fn pid(&self, number: usize) -> Option<u32> {
+        self.members[number].child.as_ref().map(Child::id)
+    }
+
     /// Waits for the end of a server that was told to end.
     ///
     /// # Panics

@@ -23,6 +23,8 @@ pub struct Condition {
     pub servers: Vec<(bool, u64)>,
     /// Pages that each has, and the local copy.
     pub held: Vec<u64>,
+    /// Pages from each that were not genuine.
+    pub forged: Vec<u64>,
     /// Bytes that each has left.
     pub free: Vec<u64>,
 }
@@ -75,6 +77,7 @@ impl Paged {
             missing: number(store, "copies_missing")?,
             pages: number(store, "pages")?,
             servers: servers.iter().filter_map(server).collect(),
+            forged: each("not_genuine").collect(),
             free: each("free").collect(),
             held: each("pages").chain([number(store, "spilled")?]).collect(),
         })

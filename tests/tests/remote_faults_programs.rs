@@ -75,7 +75,7 @@ fn real_programs_survive(first: usize, count: usize, memory: &'static str, optio
 
 #[test]
 fn with_replicas_programs_give_the_right_result() {
-    real_programs_survive(0, 3, "384M", &[], 4);
+    real_programs_survive(0, 3, "256M", &[], 4);
 }
 
 #[test]

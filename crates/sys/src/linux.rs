@@ -543,7 +543,11 @@ impl Machine for LinuxMachine {
 
     fn freed(&mut self, slot: Slot) {
         if let Some(tiers) = &mut self.tiers {
-            tiers.freed(slot);
+            // What is just going from there to the store may come to lie there all the same.
+            return tiers.freed(slot);
+        }
+        if let Some(remote) = &mut self.remote {
+            remote.freed(slot.0);
         }
     }
 

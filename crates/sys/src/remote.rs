@@ -8,6 +8,7 @@
 //! is written to one, and another has the sum of several servers' pages.
 
 mod added;
+mod attic;
 mod bequest;
 mod changes;
 mod collect;
@@ -22,6 +23,7 @@ mod op;
 mod peer;
 mod reads;
 mod rebuild;
+mod room;
 mod spill;
 mod table;
 mod tier;
@@ -49,6 +51,7 @@ use ream_wire::MOST_PAGES;
 use ream_wire::message::{ENDING, Kind, Request, Status};
 use ream_wire::seal::{KEY, PageKey};
 use rebuild::Builds;
+use room::Room;
 use spill::Spill;
 use table::{Counts, SPILLED, Table};
 use tier::Tier;
@@ -161,6 +164,7 @@ pub(crate) struct Remote {
     /// Where pages have a sum: what is written, and computed.
     log: Log,
     builds: Builds,
+    room: Room,
     dialler: Option<Dialler>,
     news: [Option<News>; 16],
     waited_for: bool,
@@ -215,6 +219,7 @@ impl Remote {
                 .map_err(&room)?,
             log: Log::none(),
             builds: Builds::none(),
+            room: Room::NEW,
             dialler: None,
             news: [None; 16],
             waited_for: false,
@@ -311,6 +316,7 @@ impl Remote {
         }
         self.up |= 1 << index;
         self.unused &= !(1 << index);
+        self.room.has_more();
         self.look_who_leaves();
         if let Some(place) = self.tables.get_mut(0).and_then(|table| table.stores.get_mut(index)) {
             *place = store;
@@ -343,16 +349,23 @@ impl Remote {
         self.spill.as_ref().is_none_or(Spill::is_settled) && self.log.is_settled()
     }
 
-    /// A child is about to be forked: what it reads stays as it is until [`Remote::thaw`].
-    pub(crate) fn freeze(&mut self) {
+    /// A child is about to be forked: what it reads stays as it is until [`Remote::thaw`]. `alone`: nothing is above the servers, so
+    /// that no slot has what nobody needs any more.
+    pub(crate) fn freeze(&mut self, alone: bool) {
         self.with_groups(groups::Groups::freeze);
         self.freeze_tier();
+        self.freeze_room();
+        if alone {
+            self.freeze_attic();
+        }
     }
 
     /// No child is there any more that reads what was frozen.
     pub(crate) fn thaw(&mut self) {
         self.with_groups(groups::Groups::thaw);
         self.thaw_tier();
+        self.thaw_room();
+        self.thaw_attic();
     }
 
     /// Whether no thread is at work for it, so that rights can be given up.

@@ -45,7 +45,7 @@ impl LinuxMachine {
             tiers.freeze();
         }
         if let Some(remote) = &mut self.remote {
-            remote.freeze();
+            remote.freeze(self.tiers.is_none());
         }
     }
 

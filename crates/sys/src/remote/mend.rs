@@ -6,12 +6,12 @@
 //! away. Whoever seals asks for both.
 
 use super::changes::Change;
-use super::{AHEAD, CHUNK, Nature, Op, Remote, SEGMENT, SPILLED, Table, WRITE};
+use super::{AHEAD, CHUNK, Nature, Op, Remote, SEGMENT, SPILLED, Table};
 use crate::file::Part;
 use crate::memory::MapSlice;
 use crate::{Errno, process};
 use ream_page::PAGE_BYTES;
-use ream_wire::message::{Kind, MADE};
+use ream_stats::SERVERS;
 
 /// Runs of pages that are copied at once.
 pub(super) const JOBS: usize = 4;
@@ -151,9 +151,21 @@ impl Mend {
         core::mem::take(&mut self.found) || self.jobs.iter().any(|job| job.busy)
     }
 
+    /// There is something to be copied, in a moment.
+    pub(super) fn has_found(&mut self) {
+        self.found = true;
+    }
+
     /// Whether there was something that could not be copied; once.
     pub(super) fn take_refused(&mut self) -> bool {
         core::mem::take(&mut self.refused)
+    }
+
+    /// Who is just getting something of a store's slots, a bit for each.
+    pub(super) fn targets(&self, table: u32, slot: u32, pages: u32) -> u32 {
+        let mut jobs = self.jobs.iter().filter(|job| job.busy && job.table == table && job.target < SERVERS);
+        let touching = jobs.by_ref().filter(|job| job.slot < slot + pages && slot < job.slot + job.pages);
+        touching.fold(0, |all, job| all | 1 << job.target)
     }
 
     /// Whether slots are being copied.
@@ -239,7 +251,7 @@ impl Remote {
             return false;
         }
         let now = process::now_us();
-        if now < self.mend.not_before {
+        if now < self.mend.not_before || self.room.holds(now) {
             return false;
         }
         while let Some(number) = self.mend.free_place() {
@@ -321,7 +333,7 @@ impl Remote {
         let has_room = |index: usize| self.peers.get(index).is_some_and(|peer| !peer.is_full(now) && !peer.ending);
         let target = match (0..self.count).find(|index| home >> index & 1 != 0 && has_room(*index)) {
             Some(home) => home,
-            None => match self.choose(who) {
+            None => match self.choose_for(index, slot, who) {
                 Some(other) => other,
                 None => return below,
             },
@@ -332,44 +344,6 @@ impl Remote {
             }
         }
         self.attic(index, target)
-    }
-
-    /// A server that may be written copies of a store's pages: where one has to be made for that, it is asked for, and it is
-    /// `None` until it is there.
-    pub(super) fn attic(&mut self, index: u32, target: usize) -> Option<usize> {
-        let table = self.tables.get_mut(index as usize)?;
-        if table.ours >> target & 1 != 0 {
-            return Some(target);
-        }
-        if table.making >> target & 1 == 0 {
-            let known = table.attics.get(target).copied().unwrap_or(0);
-            let mut number = known.to_ne_bytes();
-            if known == 0 {
-                process::random(&mut number).ok()?;
-            }
-            let number = u32::from_ne_bytes(number) | MADE;
-            let lane = self.peers.get_mut(target)?.lanes.as_mut().map(|lanes| &mut lanes[WRITE])?;
-            if lane.is_clear() && lane.has_room() {
-                lane.request(Kind::Make, index, number, 0, 0);
-                table.making |= 1 << target;
-            }
-        }
-        self.mend.found = true;
-        None
-    }
-
-    /// A server has made a store for copies of an ancestor's pages, or has one of that number.
-    pub(super) fn store_made(&mut self, index: usize, message: &super::Message, made: bool) {
-        let Some(table) = self.tables.get_mut(message.tag as usize) else { return };
-        table.making &= !(1 << index);
-        if !made {
-            return;
-        }
-        table.ours |= 1 << index;
-        if let Some(place) = table.attics.get_mut(index) {
-            *place = message.request.store;
-        }
-        self.mend.wake();
     }
 
     pub(super) fn start_job(&mut self, number: usize, mut job: Job) {

@@ -107,7 +107,8 @@ impl Remote {
     /// A server has sent a part of a read.
     pub(super) fn read_answered(&mut self, index: usize, which: usize, tag: u32) -> Result<(), Lost> {
         let op = self.ops.get(tag as usize).ok_or(Lost::Refused)?;
-        if self.count > 1 && which == DEMAND && op.part <= SMALL {
+        // Of one server alone, too: `ream status` shows it.
+        if which == DEMAND && op.part <= SMALL {
             let begun = self.lane(index, which).map(|lane| lane.begun());
             if let (Some(begun), Some(peer)) = (begun, self.peers.get_mut(index)) {
                 peer.measured(process::now_us().saturating_sub(begun));

@@ -37,6 +37,8 @@ pub(super) struct Table {
     /// them, and write the same: an ancestor's pages do not change any more.
     copies: usize,
     pub(super) attics: [u32; SERVERS],
+    /// The number that these have for all children of one parent that see the same in it; 0: each has its own.
+    pub(super) attic: u32,
     /// Bit by server: we may write those, or have asked for it.
     pub(super) ours: u32,
     pub(super) making: u32,
@@ -71,6 +73,7 @@ impl Table {
             stores: [0; SERVERS],
             copies: 0,
             attics: [0; SERVERS],
+            attic: 0,
             ours: u32::MAX,
             making: 0,
         })
@@ -108,6 +111,17 @@ impl Table {
     /// Who has copies of an ancestor's slot.
     pub(super) fn copies_of(&self, slot: u32) -> u32 {
         self.byte(self.copies, slot).into()
+    }
+
+    /// The number of the store for copies that a server has, or is to have; 0: any. One that was lost there begins anew with the same
+    /// number, and with the same in it.
+    pub(super) fn number_for(&self, server: usize) -> u32 {
+        self.attics.get(server).copied().filter(|attic| *attic != 0).unwrap_or(self.attic)
+    }
+
+    /// Who has copies of any of these slots of an ancestor's.
+    pub(super) fn copies_in(&self, slot: u32, pages: u32) -> u32 {
+        (slot..self.end.min(slot + pages)).fold(0, |all, slot| all | self.copies_of(slot))
     }
 
     fn set_holder(&mut self, slot: u32, who: u8) {

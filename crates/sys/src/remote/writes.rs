@@ -78,6 +78,9 @@ impl Remote {
         }
         let spilled = if self.spill.is_some() { SPILLED } else { 0 };
         if targets | spilled == 0 {
+            if self.makes_room(tag) {
+                return;
+            }
             let all = self.all_are_up();
             match self.ops.get_mut(tag as usize).filter(|_| all) {
                 Some(op) => {
@@ -260,7 +263,7 @@ impl Remote {
                 self.config.process.counters.servers_passed.add(op.pages.into());
                 self.send_to(tag, SPILLED);
             }
-            None if ours && self.waits_for_new(tag) => {}
+            None if ours && (self.waits_for_new(tag) || self.makes_room(tag)) => {}
             None => self.settle(tag),
         }
     }

@@ -174,3 +174,20 @@ fn what_was_there_before_or_belongs_elsewhere_is_not_taken_though_it_is_genuine(
         assert_eq!((counters.pages_not_genuine.get() - before, bad(0), bad(1)), (1, Some(1), Some(0)));
     }
 }
+
+#[test]
+fn it_is_known_how_far_away_a_server_alone_is() {
+    let mut remote = with_lanes(1, |_| {});
+    write(&mut remote, 0, 0b1);
+    let mut frame = vec![0; PAGE_BYTES];
+    let latency = |remote: &Remote| remote.config.session.servers().get(0).unwrap().latency_us();
+    for (waited_for, lane) in [(false, AHEAD), (true, DEMAND)] {
+        remote.set_waited_for(waited_for);
+        remote.read(1, StoreId(0), Slot(0), frame.as_mut_ptr().expose_provenance(), 1);
+        assert!(latency(&remote) == 0 && remote.compose_read(0, lane).is_ok());
+        assert!(remote.read_answered(0, lane, 1).is_ok());
+        // What does not open is lost; it is written again.
+        write(&mut remote, 0, 0b1);
+    }
+    assert!(latency(&remote) > 0);
+}

@@ -149,7 +149,7 @@ fn what_was_used_or_written_meanwhile_or_a_child_reads_does_not_sink() {
         let mut remote = with_lanes(1, |config| config.below = true);
         store(&mut remote, 0, 0b1);
         if what == 0 {
-            remote.freeze();
+            remote.freeze(true);
         }
         press(&mut remote, 0);
         assert_eq!(sinking(&mut remote), if what == 0 { None } else { Some(0) });
@@ -208,7 +208,7 @@ fn nothing_is_looked_for_for_ever() {
     let mut remote = with_lanes(1, |config| config.below = true);
     (0..3).for_each(|segment| store(&mut remote, segment, 0b1));
     press(&mut remote, 0);
-    remote.freeze();
+    remote.freeze(true);
     assert!(remote.tier.as_ref().unwrap().is_busy());
     assert_eq!(sinking(&mut remote), None);
     assert!(!remote.tier.as_ref().unwrap().is_busy());
