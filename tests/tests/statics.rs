@@ -35,6 +35,12 @@ fn static_data_stack_and_heap_lie_on_large_pages() {
         for pages in ["auto", "huge"] {
             let Some(rows) = large_pages(&["madvise"]).then(|| coverage(flags, pages)).flatten() else { return };
             let heap = ["heap_main_small", "heap_main_128k", "heap_main_1m"];
+            // Heaps of other threads are opened as a whole where large pages are insisted on.
+            let others: &[&str] = match pages {
+                "huge" => &["heap_worker_small", "heap_worker_128k", "heap_worker_1m"],
+                _ => &[],
+            };
+            let heap = [&heap[..], others].concat();
             let large = [&heap[..], &["bss_4m", "bss_64m", "data_16m", "stack_main", "heap_main_large"]].concat();
             let rows: Vec<_> = rows.iter().filter(|(name, _)| large.contains(&name.as_str())).collect();
             assert_eq!(rows.len(), large.len());
@@ -43,8 +49,8 @@ fn static_data_stack_and_heap_lie_on_large_pages() {
                 // Under auto the stack's uppermost block may keep small pages.
                 let spared = u64::from(pages == "auto" && name == "stack_main");
                 assert!((large + spared) * 100 >= blocks * 95, "{what}");
-                // The heap of 48 MiB begins anywhere in a block.
-                let least = if name == "heap_main_small" { 90 } else { 95 };
+                // The heap of 48 MiB begins anywhere in a block, and so does what follows it.
+                let least = if ["heap_main_small", "heap_main_128k"].contains(&name.as_str()) { 90 } else { 95 };
                 if name == "bss_64m" || heap.contains(&name.as_str()) {
                     assert!(on_large * 100 >= resident * least, "{what}");
                 }
@@ -87,6 +93,33 @@ fn the_heap_is_large_and_given_back() {
                 assert_eq!(large, 0, "{flags:?} {variable}={value}");
             }
         }
+    }
+}
+
+/// Heaps of other threads are opened as a whole only where large pages are insisted on, and nothing counts what is not touched.
+#[test]
+fn heaps_are_opened_as_a_whole_where_there_is_room() {
+    let (Some(starter), Some(program)) = (compiled("c/starter.c", &[]), compiled("c/heap_shared.c", KINDS[0])) else {
+        return;
+    };
+    let told = |limit: &str, pages: &str, before: &[&std::ffi::OsStr]| {
+        let line = format!("{limit}; exec \"$@\"");
+        let mut run =
+            Run::of("/bin/sh").args(["-c", &line, "sh"]).arg(ream_tests::ream_binary()).args(["run", pages, "--"]);
+        for word in before {
+            run = run.arg(word);
+        }
+        let outcome = run.arg(&program).arg("told").finish();
+        outcome.exited(0);
+        assert!(outcome.out().contains("glibc.malloc.hugetlb=1"), "{}", outcome.describe());
+        outcome.out().contains("glibc.malloc.top_pad=")
+    };
+    for before in [&[][..], &[starter.as_os_str(), "execve".as_ref()]] {
+        assert!(told("true", "--pages=huge", before));
+        assert!(told("true", "--pages=heap=huge", before));
+        assert!(!told("true", "--pages=auto", before));
+        assert!(!told("ulimit -v 33554432", "--pages=huge", before));
+        assert!(!told("ulimit -d 33554432", "--pages=huge", before));
     }
 }
 

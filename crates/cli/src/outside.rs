@@ -143,7 +143,8 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
         name: target.shown.clone(),
         title: title.clone(),
     };
-    let variable = if target.inherits && heap.large() { told_malloc() } else { None };
+    let variable =
+        if target.inherits && heap.large() { told_malloc(heap == Pages::Huge && room_for_heaps()) } else { None };
     let concerned: Vec<_> = [(Region::Static, plan.data, "static data"), (Region::Stack, plan.stack, "stack")]
         .into_iter()
         .filter(|(_, wish, _)| *wish != Wish::Leave)
@@ -198,7 +199,7 @@ fn impossible(target: &Target, pages: &Config) -> Option<String> {
 /// Why a program's own malloc does not get large pages; `inherits` where its C library is the one that Ream is made for.
 pub fn heap_obstacle(program: &Path, inherits: bool) -> Option<&'static str> {
     let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
-    let decided = tunables::added(before.as_bytes(), |_| false).is_empty();
+    let decided = tunables::added(before.as_bytes(), |_| false, false).is_empty();
     match () {
         () if !inherits => Some("nothing tells that library to use them"),
         () if decided && !decided_for_large(&before) => Some("GLIBC_TUNABLES says so"),
@@ -227,11 +228,18 @@ fn holds(file: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
+/// Whether nothing counts memory that a program may write and does not.
+fn room_for_heaps() -> bool {
+    let unlimited = [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| os::limit(which).is_none());
+    let strict = std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
+    unlimited && !strict
+}
+
 /// The variable that has glibc advise its heap, which grows behind what is there when the program begins, and put more into
 /// it; `None` where the user has decided on it.
-fn told_malloc() -> Option<(OsString, OsString)> {
+fn told_malloc(whole: bool) -> Option<(OsString, OsString)> {
     let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
-    let added = tunables::added(before.as_bytes(), |variable| std::env::var_os(variable).is_some());
+    let added = tunables::added(before.as_bytes(), |variable| std::env::var_os(variable).is_some(), whole);
     let parts: Vec<_> = Some(before.as_bytes())
         .into_iter()
         .filter(|value| !value.is_empty())

@@ -9,13 +9,14 @@
 
 mod enters;
 
+use crate::kernel::limit;
 use crate::next::Next;
 use crate::{init, pages, say, statics};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write as _;
 use ream_page::BLOCK_BYTES;
-use ream_stats::{Region, tunables};
+use ream_stats::{Pages, Region, tunables};
 use ream_sys::elf::{HEADER, MACHINE, SEGMENT_INTERPRETER, SEGMENT_LOADED, TYPE_FIXED, TYPE_MOVABLE, WRITABLE};
 use ream_sys::file;
 use ream_sys::syscall::{call4, call5, number};
@@ -439,6 +440,18 @@ unsafe fn by_command(
     fits.then(|| call(command.as_bytes().as_ptr().cast(), list.strings.as_ptr(), environment)).filter(made)
 }
 
+/// Whether nothing counts memory that a program may write and does not.
+fn room_for_heaps() -> bool {
+    const RLIMIT_DATA: usize = 2;
+    const RLIMIT_AS: usize = 9;
+    let mut mode = [0; 1];
+    if let Ok(fd) = file::open(c"/proc/sys/vm/overcommit_memory", file::flags::READ, 0) {
+        let _ = file::read_at(fd, &mut mode, 0);
+        file::close(fd);
+    }
+    mode != *b"2" && [RLIMIT_DATA, RLIMIT_AS].into_iter().all(|which| limit(which) == Ok(usize::MAX))
+}
+
 /// As [`by_command`], for a program of which nothing but the heap is large.
 ///
 /// # Safety
@@ -454,7 +467,8 @@ unsafe fn with_tunable(
     // SAFETY: the caller's promise.
     let set = |variable: &str| unsafe { each(environment) }.find_map(|text| given(text, variable));
     let before = core::str::from_utf8(set(tunables::VARIABLE).unwrap_or(b"")).ok()?;
-    let added = tunables::added(before.as_bytes(), |name| set(name).is_some());
+    let whole = pages::wanted(Region::Heap) == Pages::Huge && room_for_heaps();
+    let added = tunables::added(before.as_bytes(), |name| set(name).is_some(), whole);
     if added.is_empty() {
         return None;
     }
