@@ -17,12 +17,16 @@ fn coverage(flags: &[&str], pages: &str) -> Option<Vec<(String, [u64; 4])>> {
     }
     outcome.exited(0);
     assert_eq!(outcome.err(), "", "{}", outcome.describe());
+    Some(rows(&outcome))
+}
+
+fn rows(outcome: &Outcome) -> Vec<(String, [u64; 4])> {
     let row = |line: &str| {
         let mut words = line.split(' ');
         let name = words.next().expect("a name").to_owned();
         (name, core::array::from_fn(|_| words.next().expect("four numbers").parse().expect("a number")))
     };
-    Some(outcome.out().lines().map(row).collect())
+    outcome.out().lines().map(row).collect()
 }
 
 #[test]
@@ -30,7 +34,14 @@ fn static_data_stack_and_heap_lie_on_large_pages() {
     for flags in KINDS {
         for pages in ["auto", "huge"] {
             let Some(rows) = large_pages(&["madvise"]).then(|| coverage(flags, pages)).flatten() else { return };
-            let large = ["bss_4m", "bss_64m", "data_16m", "stack_main", "heap_main_large", "heap_main_small"];
+            let heap = ["heap_main_small", "heap_main_128k", "heap_main_1m"];
+            // Heaps of other threads are opened as a whole where large pages are insisted on.
+            let others: &[&str] = match pages {
+                "huge" => &["heap_worker_small", "heap_worker_128k", "heap_worker_1m"],
+                _ => &[],
+            };
+            let heap = [&heap[..], others].concat();
+            let large = [&heap[..], &["bss_4m", "bss_64m", "data_16m", "stack_main", "heap_main_large"]].concat();
             let rows: Vec<_> = rows.iter().filter(|(name, _)| large.contains(&name.as_str())).collect();
             assert_eq!(rows.len(), large.len());
             for (name, [blocks, large, resident, on_large]) in rows {
@@ -38,13 +49,77 @@ fn static_data_stack_and_heap_lie_on_large_pages() {
                 // Under auto the stack's uppermost block may keep small pages.
                 let spared = u64::from(pages == "auto" && name == "stack_main");
                 assert!((large + spared) * 100 >= blocks * 95, "{what}");
-                // The heap of 48 MiB begins anywhere in a block.
-                let least = if name == "heap_main_small" { 90 } else { 95 };
-                if name == "bss_64m" || name == "heap_main_small" {
+                // The heap of 48 MiB begins anywhere in a block, and so does what follows it.
+                let least = if ["heap_main_small", "heap_main_128k"].contains(&name.as_str()) { 90 } else { 95 };
+                if name == "bss_64m" || heap.contains(&name.as_str()) {
                     assert!(on_large * 100 >= resident * least, "{what}");
                 }
             }
         }
+    }
+}
+
+/// Blocks that could each be a mapping share large pages, in programs that one of the session starts, too. When all of them are
+/// freed, their memory is given back; and what the user told malloc himself stays.
+#[test]
+fn the_heap_is_large_and_given_back() {
+    let Some(starter) = compiled("c/starter.c", &[]) else { return };
+    for flags in KINDS {
+        let Some(program) = large_pages(&["madvise"]).then(|| compiled("c/heap_shared.c", flags)).flatten() else {
+            return;
+        };
+        let (direct, within) = (|| Run::of(&program), || Run::of(&starter).arg("execve").arg(&program));
+        for run in [&direct as &dyn Fn() -> Run, &within] {
+            let look = |run: Run| -> Option<[[u64; 4]; 2]> {
+                let outcome = run.under_ream().finish();
+                if outcome.status.code() == Some(77) {
+                    skip("heap_shared", &outcome.err());
+                    return None;
+                }
+                outcome.exited(0);
+                let rows = rows(&outcome);
+                Some([rows[0].1, rows[1].1])
+            };
+            let Some([[_, _, resident, large], [_, _, left, _]]) = look(run()) else { return };
+            assert!(large * 100 >= resident * 95, "{flags:?}: {large} of {resident}");
+            assert!(left < 8 << 10, "{flags:?}: {left} KiB are left");
+            for (variable, value) in [
+                ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=131072"),
+                ("GLIBC_TUNABLES", "glibc.malloc.top_pad=131072"),
+                ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0"),
+                ("MALLOC_TRIM_THRESHOLD_", "131072"),
+            ] {
+                let Some([[.., large], _]) = look(run().env(variable, value)) else { return };
+                assert_eq!(large, 0, "{flags:?} {variable}={value}");
+            }
+        }
+    }
+}
+
+/// Heaps of other threads are opened as a whole only where large pages are insisted on, and nothing counts what is not touched.
+#[test]
+fn heaps_are_opened_as_a_whole_where_there_is_room() {
+    let (Some(starter), Some(program)) = (compiled("c/starter.c", &[]), compiled("c/heap_shared.c", KINDS[0])) else {
+        return;
+    };
+    let told = |limit: &str, pages: &str, before: &[&std::ffi::OsStr]| {
+        let line = format!("{limit}; exec \"$@\"");
+        let mut run =
+            Run::of("/bin/sh").args(["-c", &line, "sh"]).arg(ream_tests::ream_binary()).args(["run", pages, "--"]);
+        for word in before {
+            run = run.arg(word);
+        }
+        let outcome = run.arg(&program).arg("told").finish();
+        outcome.exited(0);
+        assert!(outcome.out().contains("glibc.malloc.hugetlb=1"), "{}", outcome.describe());
+        outcome.out().contains("glibc.malloc.top_pad=")
+    };
+    for before in [&[][..], &[starter.as_os_str(), "execve".as_ref()]] {
+        assert!(told("true", "--pages=huge", before));
+        assert!(told("true", "--pages=heap=huge", before));
+        assert!(!told("true", "--pages=auto", before));
+        assert!(!told("ulimit -v 33554432", "--pages=huge", before));
+        assert!(!told("ulimit -d 33554432", "--pages=huge", before));
     }
 }
 
@@ -257,7 +332,7 @@ fn regions_are_told_apart() {
     for (pages, large, small) in [
         ("bss=small", &["stack_main", "heap_main_large"][..], &["bss_4m", "bss_64m", "data_16m"][..]),
         ("stack=small", &["bss_64m", "data_16m", "heap_main_large"], &["stack_main"]),
-        ("heap=small", &["bss_64m", "data_16m", "stack_main"], &["heap_main_large", "heap_main_small"]),
+        ("heap=small", &["bss_64m", "data_16m", "stack_main"], &["heap_main_large", "heap_main_small", "heap_main_1m"]),
         ("heap=huge,small", &["heap_main_large"], &["bss_64m", "data_16m", "stack_main"]),
     ] {
         let Some(rows) = large_pages(&["madvise"]).then(|| coverage(KINDS[0], pages)).flatten() else { return };

@@ -7,7 +7,7 @@ use crate::settings::{Settings, Source};
 use crate::{doctor, os, pages};
 use ream_options::pages::{HUGETLB, SHM, SMALL, STACK};
 use ream_options::{ENGINES, IO, PageChoice};
-use ream_stats::{Config, Lock, Pages, Region};
+use ream_stats::{Config, Lock, Pages, Region, tunables};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -45,8 +45,6 @@ pub fn mark() -> (OsString, OsString) {
     (PLACED.into(), std::process::id().to_string().into())
 }
 
-const TUNABLES: &str = "GLIBC_TUNABLES";
-const HEAP_TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 const SHARED_STAYS: &str = "its shared memory keeps small pages";
 
 /// Runs a program that no library can enter: large pages from outside, and a session for the programs that it starts.
@@ -145,8 +143,8 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
         name: target.shown.clone(),
         title: title.clone(),
     };
-    let variable = tunables(std::env::var_os(TUNABLES).as_deref()).filter(|_| target.inherits && heap.large());
-    let variable = variable.map(|value| (TUNABLES.into(), value));
+    let variable =
+        if target.inherits && heap.large() { told_malloc(heap == Pages::Huge && room_for_heaps()) } else { None };
     let concerned: Vec<_> = [(Region::Static, plan.data, "static data"), (Region::Stack, plan.stack, "stack")]
         .into_iter()
         .filter(|(_, wish, _)| *wish != Wish::Leave)
@@ -200,18 +198,19 @@ fn impossible(target: &Target, pages: &Config) -> Option<String> {
 
 /// Why a program's own malloc does not get large pages; `inherits` where its C library is the one that Ream is made for.
 pub fn heap_obstacle(program: &Path, inherits: bool) -> Option<&'static str> {
-    let before = std::env::var_os(TUNABLES).unwrap_or_default();
-    match tunables(Some(&before)) {
-        _ if !inherits => Some("nothing tells that library to use them"),
-        None if !decided_for_large(&before) => Some("GLIBC_TUNABLES says so"),
-        _ if holds(program, HEAP_TUNABLE).unwrap_or(false) => None,
+    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
+    let decided = tunables::added(before.as_bytes(), |_| false, false).is_empty();
+    match () {
+        () if !inherits => Some("nothing tells that library to use them"),
+        () if decided && !decided_for_large(&before) => Some("GLIBC_TUNABLES says so"),
+        () if holds(program, tunables::LARGE.as_bytes()).unwrap_or(false) => None,
         _ => Some("its malloc is not that of glibc 2.35 or later"),
     }
 }
 
-fn decided_for_large(tunables: &OsStr) -> bool {
-    let text = [HEAP_TUNABLE, b"=1"].concat();
-    tunables.as_bytes().split(|byte| *byte == b':').any(|one| one == text)
+fn decided_for_large(before: &OsStr) -> bool {
+    let text = [tunables::LARGE.as_bytes(), b"=1"].concat();
+    before.as_bytes().split(|byte| *byte == b':').any(|one| one == text)
 }
 
 /// Whether a file holds these bytes.
@@ -229,21 +228,24 @@ fn holds(file: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// The variable that has glibc advise its heap, which grows behind what is there when the program begins; `None` where
-/// the user has decided on it.
-fn tunables(before: Option<&OsStr>) -> Option<OsString> {
-    let before = before.unwrap_or_default().as_bytes();
-    let decided = |one: &[u8]| one.split(|byte| *byte == b'=').next() == Some(HEAP_TUNABLE);
-    if before.split(|byte| *byte == b':').any(decided) {
-        return None;
-    }
-    let mut value = before.to_vec();
-    if !value.is_empty() {
-        value.push(b':');
-    }
-    value.extend_from_slice(HEAP_TUNABLE);
-    value.extend_from_slice(b"=1");
-    Some(OsString::from_vec(value))
+/// Whether nothing counts memory that a program may write and does not.
+fn room_for_heaps() -> bool {
+    let unlimited = [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| os::limit(which).is_none());
+    let strict = std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
+    unlimited && !strict
+}
+
+/// The variable that has glibc advise its heap, which grows behind what is there when the program begins, and put more into
+/// it; `None` where the user has decided on it.
+fn told_malloc(whole: bool) -> Option<(OsString, OsString)> {
+    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
+    let added = tunables::added(before.as_bytes(), |variable| std::env::var_os(variable).is_some(), whole);
+    let parts: Vec<_> = Some(before.as_bytes())
+        .into_iter()
+        .filter(|value| !value.is_empty())
+        .chain(added.iter().map(|one| one.as_bytes()))
+        .collect();
+    (!added.is_empty()).then(|| (tunables::VARIABLE.into(), OsString::from_vec(parts.join(&b':'))))
 }
 
 #[cfg(test)]
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn a_malloc_is_told_by_the_names_of_its_tunables() {
         let path = std::env::temp_dir().join(format!("ream-outside-{}", std::process::id()));
-        let name = HEAP_TUNABLE;
+        let name = tunables::LARGE.as_bytes();
         // At the end, across two pieces, and nowhere.
         for (before, found) in [(0, true), ((1 << 20) - 5, true), (3 << 20, true)] {
             std::fs::write(&path, [vec![0; before].as_slice(), name].concat()).unwrap();
@@ -264,15 +266,5 @@ mod tests {
         assert!(holds(&path, name).is_err());
         assert!(decided_for_large(OsStr::new("a=1:glibc.malloc.hugetlb=1")));
         assert!(!decided_for_large(OsStr::new("glibc.malloc.hugetlb=0")) && !decided_for_large(OsStr::new("")));
-    }
-
-    #[test]
-    fn what_the_user_decided_stays() {
-        let of = |before: Option<&str>| tunables(before.map(OsStr::new)).map(|value| value.into_string().unwrap());
-        assert_eq!(of(None).unwrap(), "glibc.malloc.hugetlb=1");
-        assert_eq!(of(Some("")).unwrap(), "glibc.malloc.hugetlb=1");
-        assert_eq!(of(Some("glibc.cpu.x=2")).unwrap(), "glibc.cpu.x=2:glibc.malloc.hugetlb=1");
-        assert_eq!(of(Some("glibc.cpu.x=2:glibc.malloc.hugetlb=0")), None);
-        assert_eq!(of(Some("glibc.malloc.hugetlb=2")), None);
     }
 }

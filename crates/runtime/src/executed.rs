@@ -9,13 +9,14 @@
 
 mod enters;
 
+use crate::kernel::limit;
 use crate::next::Next;
 use crate::{init, pages, say, statics};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write as _;
 use ream_page::BLOCK_BYTES;
-use ream_stats::Region;
+use ream_stats::{Pages, Region, tunables};
 use ream_sys::elf::{HEADER, MACHINE, SEGMENT_INTERPRETER, SEGMENT_LOADED, TYPE_FIXED, TYPE_MOVABLE, WRITABLE};
 use ream_sys::file;
 use ream_sys::syscall::{call4, call5, number};
@@ -23,8 +24,6 @@ use ream_sys::syscall::{call4, call5, number};
 /// Strings, ended by null.
 pub type Strings = *const *const c_char;
 
-const TUNABLES: &[u8] = b"GLIBC_TUNABLES=";
-const HEAP_TUNABLE: &str = "glibc.malloc.hugetlb=";
 /// Longest list of arguments or variables that is changed.
 const MOST: usize = 1000;
 /// Longest path.
@@ -205,6 +204,11 @@ unsafe fn in_path(name: *const c_char, then: &dyn Fn(*const c_char) -> c_int) ->
 unsafe fn value(environment: Strings, name: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: the caller's promise.
     unsafe { each(environment) }.find_map(|text| text.to_bytes().strip_prefix(name))
+}
+
+/// The value that a text of the environment gives to this variable.
+fn given<'a>(text: &'a CStr, variable: &str) -> Option<&'a [u8]> {
+    text.to_bytes().strip_prefix(variable.as_bytes())?.strip_prefix(b"=")
 }
 
 /// # Safety
@@ -436,6 +440,18 @@ unsafe fn by_command(
     fits.then(|| call(command.as_bytes().as_ptr().cast(), list.strings.as_ptr(), environment)).filter(made)
 }
 
+/// Whether nothing counts memory that a program may write and does not.
+fn room_for_heaps() -> bool {
+    const RLIMIT_DATA: usize = 2;
+    const RLIMIT_AS: usize = 9;
+    let mut mode = [0; 1];
+    if let Ok(fd) = file::open(c"/proc/sys/vm/overcommit_memory", file::flags::READ, 0) {
+        let _ = file::read_at(fd, &mut mode, 0);
+        file::close(fd);
+    }
+    mode != *b"2" && [RLIMIT_DATA, RLIMIT_AS].into_iter().all(|which| limit(which) == Ok(usize::MAX))
+}
+
 /// As [`by_command`], for a program of which nothing but the heap is large.
 ///
 /// # Safety
@@ -448,16 +464,23 @@ unsafe fn with_tunable(
     call: &dyn Fn(*const c_char, Strings, Strings) -> c_int,
 ) -> Option<c_int> {
     // SAFETY: the caller's promise.
-    let before = core::str::from_utf8(unsafe { value(environment, TUNABLES) }.unwrap_or(b"")).ok()?;
-    if before.split(':').any(|one| one.starts_with(HEAP_TUNABLE)) {
+    // SAFETY: the caller's promise.
+    let set = |variable: &str| unsafe { each(environment) }.find_map(|text| given(text, variable));
+    let before = core::str::from_utf8(set(tunables::VARIABLE).unwrap_or(b"")).ok()?;
+    let whole = pages::wanted(Region::Heap) == Pages::Huge && room_for_heaps();
+    let added = tunables::added(before.as_bytes(), |name| set(name).is_some(), whole);
+    if added.is_empty() {
         return None;
     }
-    let colon = if before.is_empty() { "" } else { ":" };
     let mut text = say::Line::<1024>::new();
-    write!(text, "GLIBC_TUNABLES={before}{colon}{HEAP_TUNABLE}1\0").ok()?;
+    write!(text, "{}={before}", tunables::VARIABLE).ok()?;
+    for (place, one) in added.iter().enumerate() {
+        write!(text, "{}{one}", if place == 0 && before.is_empty() { "" } else { ":" }).ok()?;
+    }
+    text.write_str("\0").ok()?;
     let mut list = List::new();
     // SAFETY: the caller's promise.
-    let others = unsafe { each(environment) }.filter(|text| !text.to_bytes().starts_with(TUNABLES));
+    let others = unsafe { each(environment) }.filter(|text| given(text, tunables::VARIABLE).is_none());
     let ours = core::iter::once(text.as_bytes().as_ptr().cast::<c_char>());
     let fits = others.map(CStr::as_ptr).chain(ours).all(|text| list.add(text));
     let made = |result: &c_int| *result == 0;

@@ -15,6 +15,7 @@ mod session;
 mod summary;
 mod swap;
 mod tiers;
+pub mod tunables;
 mod turns;
 
 pub use config::{Config, CpuMask, Engine, Fetch, Io, Lock, Pages, Region, Remote, Summary, Switch, Text};

@@ -126,7 +126,7 @@ fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
     }
     match entry {
         Entry::Start(None) => {
-            return row(Pages::Large, "the main thread's, which its own malloc asks for; others' keep small pages");
+            return row(Pages::Large, "the main thread's, which its own malloc asks for; others' with heap=huge only");
         }
         Entry::Start(Some(why)) => return row(Pages::Small, &format!("its own malloc: {why}")),
         Entry::Library | Entry::Not(_) => {}
