@@ -5,7 +5,7 @@ use super::company::{Company, Used};
 use super::devices::Devices;
 use super::mailbox::Command;
 use super::message::{tell, warn};
-use super::minute::Minute;
+use super::minute::{Hint, Minute};
 use super::setup::{Inherited, machine, most_slots, slots_now};
 use super::shares::{self, available, share};
 use super::stop::stop;
@@ -535,16 +535,8 @@ impl Pager {
         if !self.minute.look(self.last_look, counters.waited_ns.get() / 1000, ran / 1000) {
             return;
         }
-        let total = session.ledger().total_pages() / 256;
-        match counters.pages_to_halve_refaults() {
-            Some(pages) => warn(format_args!(
-                "over half of the last minute was spent waiting for pages; {} MiB instead of {total} MiB would halve the reads",
-                total + pages / 256
-            )),
-            None => warn(format_args!(
-                "over half of the last minute was spent waiting for pages; more memory than {total} MiB would help"
-            )),
-        }
+        let (budget, more) = (session.ledger().total_pages(), counters.pages_to_halve_refaults());
+        warn(format_args!("{}", Hint { budget, more }));
     }
 }
 
