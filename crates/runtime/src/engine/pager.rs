@@ -155,11 +155,12 @@ fn engage(counted: Counted) -> Result<(), Failure> {
             let _ = memory::advise(run.start.address(), run.bytes(), Advice::DontFork);
         }
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
-        let managed = if later { shard.manage_later(run) } else { shard.manage(run) };
-        if managed.is_ok() && !later && !crate::lending::on() {
-            // The kernel's own writes would fail, of an ordinary user.
-            shard.machine_mut().hold_writers(run);
-        }
+        // The kernel's own writes would fail, of an ordinary user.
+        let _ = match later || crate::lending::on() {
+            false => shard.manage_after(run, |machine| machine.hold_writers(run)),
+            true if later => shard.manage_later(run),
+            true => shard.manage(run),
+        };
     });
     if !shard.machine().holds_writers() {
         // Wires in what could not be registered.
