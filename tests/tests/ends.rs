@@ -1,6 +1,6 @@
 //! How runs end: killed, interrupted, with a full store, or before they have begun.
 
-use ream_tests::{Build, Run, Scratch, build, dumped, installed, is_root, skip, tool};
+use ream_tests::{Build, Run, Scratch, build, dumped, installed, is_root, ream_binary, skip, tool};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -86,6 +86,20 @@ fn stopped_and_continued_it_goes_on() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     running.finish().same_as(&plain);
+}
+
+/// It is the last process of a session that writes the summary, or the agent where that was killed: whoever reads standard error
+/// to its end has it, once, also where the command returned before.
+#[test]
+fn the_summary_comes_with_the_end_of_the_last_process() {
+    let killed = "sh -c 'sleep 0.2; kill -9 $$' & exit 3";
+    let scripts = ["(sleep 0.2) & exit 3", killed, "(exit 0) & exit 3"];
+    for script in scripts {
+        let arguments = ["run", "--memory", "64M", "--summary", "--", "sh", "-c", script];
+        let output = Command::new(ream_binary()).args(arguments).output().expect("ream");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.matches("budget 64 MiB").count()), (Some(3), 1), "{script}: {said}");
+    }
 }
 
 /// Runs a program that needs more store than there is: it must stop, name the cause, and not have found wrong data

@@ -1,7 +1,7 @@
 //! The program's dealings with the kernel while its memory is paged: system calls into absent pages, direct I/O of its
 //! own, signals, threads that come and go, daemons, and exit.
 
-use ream_tests::{Case, MIB, Run, Scratch, UNMANAGED, skip};
+use ream_tests::{Case, MIB, Run, Running, Scratch, UNMANAGED, compiled, skip};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -100,4 +100,59 @@ fn a_daemon_closes_everything_and_goes_on() {
     assert_eq!(plain, paged);
     assert_eq!(outcome.out(), "daemon started\n");
     outcome.paged_within(64 * MIB, UNMANAGED);
+}
+
+/// On which processors a thread may run, as the kernel writes it.
+fn processors_of(status: &str) -> Option<String> {
+    let status = fs::read_to_string(status).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
+}
+
+/// Where the threads of a run's processes may run: each process's own one thread, and the others, which are Ream's.
+fn own_and_others(running: &Running) -> Vec<(String, Vec<String>)> {
+    let of = |pid: i32| {
+        let tasks: Vec<i32> = fs::read_dir(format!("/proc/{pid}/task"))
+            .ok()?
+            .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        let list = |task: i32| processors_of(&format!("/proc/{pid}/task/{task}/status"));
+        Some((list(pid)?, tasks.into_iter().filter(|task| *task != pid).filter_map(list).collect()))
+    };
+    running.processes().into_iter().filter_map(of).collect()
+}
+
+/// Also those of a child. A thread that has just begun has still those of whoever started it: asked until they stay.
+#[test]
+fn the_pagers_threads_keep_to_their_processors() {
+    let Some(program) = compiled("c/endless.c", &[]) else { return };
+    let all = processors_of("/proc/self/status").expect("a list of processors");
+    let Some((_, last)) = all.rsplit_once([',', '-']) else {
+        return skip("--pager-cpus", "there is one processor only");
+    };
+    let running = Run::of(program).args(["64", "2"]).memory(24).option("--pager-cpus").option(last).start();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut stayed = 0;
+    while stayed < 20 {
+        let seen = own_and_others(&running);
+        assert!(seen.iter().all(|(own, _)| *own == all), "the program's own are left alone: {seen:?}");
+        let placed = seen.iter().filter(|(_, others)| !others.is_empty() && others.iter().all(|other| other == last));
+        stayed = if seen.len() == 2 && placed.count() == 2 { stayed + 1 } else { 0 };
+        assert!(Instant::now() < deadline, "not all are on {last}: {seen:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running.signal(libc::SIGKILL);
+    for child in running.processes() {
+        // SAFETY: kill only sends a signal; the process carries this run's mark.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+    }
+    running.finish().signalled(libc::SIGKILL);
+}
+
+/// By the first of all threads that it concerns.
+#[test]
+fn processors_that_are_not_there_are_said_once() {
+    let Some(program) = compiled("c/fork_many.c", &[]) else { return };
+    let outcome = Run::of(&program).args(["64", "3"]).memory(24).option("--pager-cpus").option("1000-1023").finish();
+    let said = "ream: --pager-cpus names no processor that this process may use; the pager runs on any\n";
+    assert_eq!((&*outcome.exited(0).out(), &*outcome.err()), ("3 children\n", said), "{}", outcome.describe());
 }

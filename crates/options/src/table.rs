@@ -193,7 +193,9 @@ pub const OPTIONS: &[Spec] = &[
         value: "FILE",
         help: "at the end, print what was done, or write it to FILE as JSON",
         long: "When the session ends, prints a summary to standard error: budget, peak resident, peak managed, \
-               faults, bytes in and out, time waited, and so on. With =FILE it is written there instead, as JSON.",
+               faults, bytes in and out, time waited, and so on. With =FILE it is written there instead, as JSON. The \
+               session ends with its last process: where others outlive the first one, as Python's multiprocessing \
+               has them, or where that is killed, the summary comes after the command has returned.",
         variable: "REAM_SUMMARY",
         in_file: true,
         ..PLAIN

@@ -8,11 +8,17 @@ use ream_sys::{Errno, Machine};
 impl<M: Machine> Shard<M> {
     /// Takes a range over: registers it and learns what is mapped in it already. Pages managed before stay as they are.
     pub fn manage(&mut self, run: Run) -> Result<(), Errno> {
+        self.manage_after(run, |_| {})
+    }
+
+    /// The same; once it is registered, and before it is learnt what is mapped there, something else is done.
+    pub fn manage_after(&mut self, run: Run, first: impl FnOnce(&mut M)) -> Result<(), Errno> {
         if run.pages == 0 {
             return Ok(());
         }
         self.table.reserve(run)?;
         self.machine.register(run)?;
+        first(&mut self.machine);
         self.adopt(run)
     }
 

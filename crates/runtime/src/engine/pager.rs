@@ -5,7 +5,7 @@ use super::company::{Company, Used};
 use super::devices::Devices;
 use super::mailbox::Command;
 use super::message::{tell, warn};
-use super::minute::Minute;
+use super::minute::{Hint, Minute};
 use super::setup::{Inherited, machine, most_slots, slots_now};
 use super::shares::{self, available, share};
 use super::stop::stop;
@@ -155,11 +155,12 @@ fn engage(counted: Counted) -> Result<(), Failure> {
             let _ = memory::advise(run.start.address(), run.bytes(), Advice::DontFork);
         }
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
-        let managed = if later { shard.manage_later(run) } else { shard.manage(run) };
-        if managed.is_ok() && !later && !crate::lending::on() {
-            // The kernel's own writes would fail, of an ordinary user.
-            shard.machine_mut().hold_writers(run);
-        }
+        // The kernel's own writes would fail, of an ordinary user.
+        let _ = match later || crate::lending::on() {
+            false => shard.manage_after(run, |machine| machine.hold_writers(run)),
+            true if later => shard.manage_later(run),
+            true => shard.manage(run),
+        };
     });
     if !shard.machine().holds_writers() {
         // Wires in what could not be registered.
@@ -535,16 +536,8 @@ impl Pager {
         if !self.minute.look(self.last_look, counters.waited_ns.get() / 1000, ran / 1000) {
             return;
         }
-        let total = session.ledger().total_pages() / 256;
-        match counters.pages_to_halve_refaults() {
-            Some(pages) => warn(format_args!(
-                "over half of the last minute was spent waiting for pages; {} MiB instead of {total} MiB would halve the reads",
-                total + pages / 256
-            )),
-            None => warn(format_args!(
-                "over half of the last minute was spent waiting for pages; more memory than {total} MiB would help"
-            )),
-        }
+        let (budget, more) = (session.ledger().total_pages(), counters.pages_to_halve_refaults());
+        warn(format_args!("{}", Hint { budget, more }));
     }
 }
 

@@ -7,7 +7,7 @@ use super::{fork, remote};
 use crate::lending::{self, LOANS};
 use crate::regions::Kind;
 use crate::{agent, pages};
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use ream_page::{Block, Slot, StoreId};
 use ream_stats::{Pages, Region, Session, whole_pages};
 use ream_sys::digest::Key;
@@ -227,7 +227,9 @@ pub(super) fn place() {
         }
     }
     if let Some(set) = wanted {
-        if process::set_processors(&set).is_err() {
+        // Once, not for each of our threads and of the process's children.
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if process::set_processors(&set).is_err() && !SAID.swap(true, SeqCst) {
             warn(format_args!("--pager-cpus names no processor that this process may use; the pager runs on any"));
         }
     }

@@ -3,6 +3,7 @@
 use super::LinuxMachine;
 use crate::copier::unprotect;
 use crate::inbox::Writers;
+use crate::memory::{self, Advice};
 use crate::uffd::Uffd;
 use crate::{Copied, Machine};
 use ream_page::{Page, Run};
@@ -31,17 +32,32 @@ impl LinuxMachine {
         is_protected
     }
 
-    /// Whoever writes to zeros of these registered runs sleeps, until [`LinuxMachine::let_write`] for all of them.
+    /// Whoever writes to zeros of these registered runs sleeps, until [`LinuxMachine::let_write`] for all of them. Then zeros that
+    /// are still there stay zeros, and are given back: who reads or writes there is heard of, and nothing is to be evicted.
     pub fn hold_writers(&mut self, run: Run) {
         let LinuxMachine { inbox, pagemap, .. } = self;
+        let mut all = true;
         pagemap.walk(run, &mut |part, mapped| {
-            if mapped.zero && inbox.patiently(protect(part)) == Copied::Done {
-                inbox.writers = Writers::Held;
+            if mapped.zero {
+                match inbox.patiently(protect(part)) {
+                    Copied::Done => inbox.writers = Writers::Held,
+                    _ => all = false,
+                }
             }
         });
         if inbox.writers == Writers::Reported {
             inbox.writers = Writers::Held;
         }
+        if !all {
+            return;
+        }
+        pagemap.walk(run, &mut |part, mapped| {
+            if mapped.zero {
+                // SAFETY: the kernel's page of zeros is mapped there for reading, and nobody writes: those who would, sleep, and new
+                // zeros appear only through the pager. So it reads as before. Locked memory is refused, and stays.
+                let _ = unsafe { memory::advise(part.start.address(), part.bytes(), Advice::DontNeed) };
+            }
+        });
     }
 
     /// Whether somebody may sleep who wants to write to zeros.
