@@ -103,8 +103,9 @@ impl Fleet {
     /// When it does not start.
     pub fn start(&mut self, number: usize) {
         let member = &mut self.members[number];
-        let log = self.scratch.file(&format!("server{number}.log"));
-        let log = fs::File::options().create(true).append(true).open(log).expect("a log");
+        let path = self.scratch.file(&format!("server{number}.log"));
+        let log = fs::File::options().create(true).append(true).open(&path).expect("a log");
+        let before = log.metadata().expect("a log").len() as usize;
         let mut command = Command::new(ream_binary());
         command.args([
             "serve",
@@ -119,7 +120,14 @@ impl Fleet {
         command.arg(self.scratch.file(&format!("server{number}.key")));
         command.arg("--clients").arg(self.scratch.file("clients")).stdin(Stdio::null()).stderr(log);
         member.space.run(&mut command);
-        member.child = Some(command.spawn().expect("starting ream serve"));
+        let child = member.child.insert(command.spawn().expect("starting ream serve"));
+        // It says where it listens. Who asks before that is turned away by the proxy, and a program with this server alone ends.
+        let listens = || fs::read(&path).is_ok_and(|log| log.get(before..).is_some_and(|log| log.contains(&b'\n')));
+        let deadline = Instant::now() + PATIENCE;
+        while !listens() && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            assert!(Instant::now() < deadline, "server {number} does not listen");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Sends a server a signal.
