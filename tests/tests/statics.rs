@@ -20,6 +20,12 @@ fn coverage(flags: &[&str], pages: &str) -> Option<Vec<(String, [u64; 4])>> {
     Some(rows(&outcome))
 }
 
+/// A program linked in all these ways, where there are large pages to be had.
+fn programs(source: &'static str) -> impl Iterator<Item = (&'static [&'static str], PathBuf)> {
+    let ways = large_pages(&["madvise"]).then_some(KINDS);
+    ways.into_iter().flatten().map_while(move |flags| Some((flags, compiled(source, flags)?)))
+}
+
 fn rows(outcome: &Outcome) -> Vec<(String, [u64; 4])> {
     let row = |line: &str| {
         let mut words = line.split(' ');
@@ -64,10 +70,7 @@ fn static_data_stack_and_heap_lie_on_large_pages() {
 #[test]
 fn the_heap_is_large_and_given_back() {
     let Some(starter) = compiled("c/starter.c", &[]) else { return };
-    for flags in KINDS {
-        let Some(program) = large_pages(&["madvise"]).then(|| compiled("c/heap_shared.c", flags)).flatten() else {
-            return;
-        };
+    for (flags, program) in programs("c/heap_shared.c") {
         let (direct, within) = (|| Run::of(&program), || Run::of(&starter).arg("execve").arg(&program));
         for run in [&direct as &dyn Fn() -> Run, &within] {
             let look = |run: Run| -> Option<[[u64; 4]; 2]> {
@@ -283,10 +286,7 @@ fn those_that_a_program_of_the_session_starts() {
 #[test]
 fn they_lie_on_large_pages_too() {
     let Some(starter) = compiled("c/starter.c", &[]) else { return };
-    for flags in KINDS {
-        let Some(program) = large_pages(&["madvise"]).then(|| compiled("c/coverage.c", flags)).flatten() else {
-            return;
-        };
+    for (flags, program) in programs("c/coverage.c") {
         for way in ["execve", "spawn"] {
             let outcome = Run::of(&starter).arg(way).arg(&program).under_ream().finish();
             outcome.exited(0);

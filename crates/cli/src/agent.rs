@@ -252,7 +252,6 @@ fn summarise(session: &Session, config: &Config) {
                 .map_err(io::Error::other)
                 .and_then(|()| std::fs::write(OsStr::from_bytes(config.summary_path.as_bytes()), &text)),
         };
-        session.summary_is_written();
     }
     close_standard_error();
 }

@@ -8,6 +8,7 @@ use crate::{doctor, os, pages};
 use ream_options::pages::{HUGETLB, SHM, SMALL, STACK};
 use ream_options::{ENGINES, IO, PageChoice};
 use ream_stats::{Config, Lock, Pages, Region, tunables};
+use ream_sys::process;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -143,8 +144,11 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
         name: target.shown.clone(),
         title: title.clone(),
     };
-    let variable =
-        if target.inherits && heap.large() { told_malloc(heap == Pages::Huge && room_for_heaps()) } else { None };
+    let variable = if target.inherits && heap.large() {
+        told_malloc(heap == Pages::Huge && !process::untouched_memory_counts())
+    } else {
+        None
+    };
     let concerned: Vec<_> = [(Region::Static, plan.data, "static data"), (Region::Stack, plan.stack, "stack")]
         .into_iter()
         .filter(|(_, wish, _)| *wish != Wish::Leave)
@@ -226,13 +230,6 @@ fn holds(file: &Path, bytes: &[u8]) -> io::Result<bool> {
             return Ok(read > 0);
         }
     }
-}
-
-/// Whether nothing counts memory that a program may write and does not.
-fn room_for_heaps() -> bool {
-    let unlimited = [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| os::limit(which).is_none());
-    let strict = std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"));
-    unlimited && !strict
 }
 
 /// The variable that has glibc advise its heap, which grows behind what is there when the program begins, and put more into

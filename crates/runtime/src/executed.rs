@@ -9,7 +9,6 @@
 
 mod enters;
 
-use crate::kernel::limit;
 use crate::next::Next;
 use crate::{init, pages, say, statics};
 use core::cell::UnsafeCell;
@@ -18,8 +17,8 @@ use core::fmt::Write as _;
 use ream_page::BLOCK_BYTES;
 use ream_stats::{Pages, Region, tunables};
 use ream_sys::elf::{HEADER, MACHINE, SEGMENT_INTERPRETER, SEGMENT_LOADED, TYPE_FIXED, TYPE_MOVABLE, WRITABLE};
-use ream_sys::file;
 use ream_sys::syscall::{call4, call5, number};
+use ream_sys::{file, process};
 
 /// Strings, ended by null.
 pub type Strings = *const *const c_char;
@@ -41,7 +40,7 @@ static EXECVPE: Next = Next::of(c"execvpe");
 static SPAWN: Next = Next::of(c"posix_spawn");
 static SPAWNP: Next = Next::of(c"posix_spawnp");
 
-const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const PRELOAD: &str = "LD_PRELOAD";
 
 /// Our own libraries as LD_PRELOAD named them: the strings of the environment may be written over.
 struct Ours(UnsafeCell<([u8; PATH], usize)>);
@@ -174,7 +173,7 @@ pub unsafe fn spawn(
 /// A string, or null.
 unsafe fn in_path(name: *const c_char, then: &dyn Fn(*const c_char) -> c_int) -> Option<c_int> {
     // SAFETY: the caller's promise; the process's environment.
-    let (text, path) = unsafe { (name.as_ref().map(|name| CStr::from_ptr(name))?, value(environ, b"PATH=")) };
+    let (text, path) = unsafe { (name.as_ref().map(|name| CStr::from_ptr(name))?, value(environ, "PATH")) };
     init::session()?;
     let bytes = text.to_bytes();
     if bytes.contains(&b'/') {
@@ -197,13 +196,13 @@ unsafe fn in_path(name: *const c_char, then: &dyn Fn(*const c_char) -> c_int) ->
     None
 }
 
-/// The value of a variable, given by its name and an equals sign.
+/// The value of a variable.
 ///
 /// # Safety
 /// A list of strings, or null.
-unsafe fn value(environment: Strings, name: &[u8]) -> Option<&'static [u8]> {
+unsafe fn value(environment: Strings, name: &str) -> Option<&'static [u8]> {
     // SAFETY: the caller's promise.
-    unsafe { each(environment) }.find_map(|text| text.to_bytes().strip_prefix(name))
+    unsafe { each(environment) }.find_map(|text| given(text, name))
 }
 
 /// The value that a text of the environment gives to this variable.
@@ -320,7 +319,7 @@ unsafe fn with_us(environment: Strings, then: &dyn Fn(Strings) -> c_int) -> Opti
     init::session()?;
     // SAFETY: the caller's promise; what is ours is not written any more.
     let (session, theirs, (room, length)) =
-        unsafe { (value(environment, b"REAM_SESSION="), value(environment, PRELOAD)?, &*OURS.0.get()) };
+        unsafe { (value(environment, "REAM_SESSION"), value(environment, PRELOAD)?, &*OURS.0.get()) };
     let is_ours = |name: &[u8]| name.ends_with(b"/libream.so");
     let ours = room.get(..*length).filter(|ours| session.is_some() && !ours.is_empty())?;
     // Who takes the variable away wants none.
@@ -329,10 +328,10 @@ unsafe fn with_us(environment: Strings, then: &dyn Fn(Strings) -> c_int) -> Opti
     }
     let (ours, theirs) = (core::str::from_utf8(ours).ok()?, core::str::from_utf8(theirs).ok()?);
     let mut text = say::Line::<PATH>::new();
-    write!(text, "LD_PRELOAD={ours}:{theirs}\0").ok()?;
+    write!(text, "{PRELOAD}={ours}:{theirs}\0").ok()?;
     let mut list = List::new();
     // SAFETY: the caller's promise.
-    let others = unsafe { each(environment) }.filter(|text| !text.to_bytes().starts_with(PRELOAD));
+    let others = unsafe { each(environment) }.filter(|text| given(text, PRELOAD).is_none());
     let first = core::iter::once(text.as_bytes().as_ptr().cast::<c_char>());
     first.chain(others.map(CStr::as_ptr)).all(|text| list.add(text)).then(|| then(list.strings.as_ptr()))
 }
@@ -353,7 +352,7 @@ unsafe fn lead_by_file(
     // SAFETY: the caller's promise.
     let led = unsafe {
         let ours = !path.is_null() && init::session().is_some() && (large != [false; 3] || promised);
-        let ours = ours && value(environment, b"REAM_SESSION=").is_some();
+        let ours = ours && value(environment, "REAM_SESSION").is_some();
         let by_command = || by_command(path, arguments, environment, call);
         match if ours { judge(CStr::from_ptr(path)) } else { None } {
             _ if ours && promised => match enters::sure(CStr::from_ptr(path)) {
@@ -440,18 +439,6 @@ unsafe fn by_command(
     fits.then(|| call(command.as_bytes().as_ptr().cast(), list.strings.as_ptr(), environment)).filter(made)
 }
 
-/// Whether nothing counts memory that a program may write and does not.
-fn room_for_heaps() -> bool {
-    const RLIMIT_DATA: usize = 2;
-    const RLIMIT_AS: usize = 9;
-    let mut mode = [0; 1];
-    if let Ok(fd) = file::open(c"/proc/sys/vm/overcommit_memory", file::flags::READ, 0) {
-        let _ = file::read_at(fd, &mut mode, 0);
-        file::close(fd);
-    }
-    mode != *b"2" && [RLIMIT_DATA, RLIMIT_AS].into_iter().all(|which| limit(which) == Ok(usize::MAX))
-}
-
 /// As [`by_command`], for a program of which nothing but the heap is large.
 ///
 /// # Safety
@@ -464,10 +451,9 @@ unsafe fn with_tunable(
     call: &dyn Fn(*const c_char, Strings, Strings) -> c_int,
 ) -> Option<c_int> {
     // SAFETY: the caller's promise.
-    // SAFETY: the caller's promise.
-    let set = |variable: &str| unsafe { each(environment) }.find_map(|text| given(text, variable));
+    let set = |variable: &str| unsafe { value(environment, variable) };
     let before = core::str::from_utf8(set(tunables::VARIABLE).unwrap_or(b"")).ok()?;
-    let whole = pages::wanted(Region::Heap) == Pages::Huge && room_for_heaps();
+    let whole = pages::wanted(Region::Heap) == Pages::Huge && !process::untouched_memory_counts();
     let added = tunables::added(before.as_bytes(), |name| set(name).is_some(), whole);
     if added.is_empty() {
         return None;
@@ -538,9 +524,9 @@ mod tests {
         let variables = [c"A=1".as_ptr(), c"PATH=/x:/y".as_ptr(), core::ptr::null()];
         // SAFETY: as above.
         unsafe {
-            assert_eq!(value(variables.as_ptr(), b"PATH="), Some(&b"/x:/y"[..]));
-            assert_eq!(value(variables.as_ptr(), b"B="), None);
-            assert_eq!(value(core::ptr::null(), b"B="), None);
+            assert_eq!(value(variables.as_ptr(), "PATH"), Some(&b"/x:/y"[..]));
+            assert_eq!(value(variables.as_ptr(), "B"), None);
+            assert_eq!(value(core::ptr::null(), "B"), None);
         }
     }
 }

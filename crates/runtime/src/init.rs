@@ -192,20 +192,7 @@ pub extern "C" fn end() {
     if session.leave(index, identity::alive) {
         summarise(session);
     }
-    if session.root() == Some(me) {
-        await_summary(session);
-    }
     ring(session);
-}
-
-/// Whoever waits for the first process finds the summary where another that ends just now writes it: that is a moment, but
-/// for a writer that is killed or stopped.
-fn await_summary(session: &Session) {
-    const LONGEST_MS: u64 = 1000;
-    let late = now_ms() + LONGEST_MS;
-    while session.summary_is_coming() && now_ms() < late {
-        process::sleep_us(200);
-    }
 }
 
 /// Tells the agent that somebody came or went.
@@ -306,7 +293,6 @@ fn summarise(session: &Session) {
                 // What does not fit is cut off.
                 let _ = Report::of(session, now_ms()).write_text(text);
                 say::write_all(user.fd(), text.as_bytes());
-                session.summary_is_written();
             }
         }
         Summary::Json => {
@@ -319,7 +305,6 @@ fn summarise(session: &Session) {
                         let _ = Report::of(session, now_ms()).write_json(text);
                         let _ = file::set_length(fd, 0);
                         say::write_all(fd, text.as_bytes());
-                        session.summary_is_written();
                     }
                     file::close(fd);
                 }

@@ -6,6 +6,7 @@ use ream_sys::memory;
 use ream_sys::syscall::{call0, call2, call3, call4, number};
 
 pub use memory::mmap;
+pub use ream_sys::process::limit;
 
 pub const PROT_NONE: usize = 0;
 pub const PROT_WRITE: usize = 2;
@@ -76,14 +77,6 @@ pub unsafe fn mremap(old: usize, old_bytes: usize, bytes: usize, flags: usize, n
 pub unsafe fn madvise(address: usize, bytes: usize, advice: usize) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     unsafe { call3(number::__NR_madvise, address, bytes, advice) }.map(drop)
-}
-
-/// A limit of this process, the maximum for none: getrlimit.
-pub fn limit(which: usize) -> Result<usize, Errno> {
-    let mut limits = [0usize; 2];
-    // SAFETY: room for both limits.
-    unsafe { call4(number::__NR_prlimit64, 0, which, 0, (&raw mut limits).expose_provenance()) }?;
-    Ok(limits[0])
 }
 
 /// `key` is a protection key, or none.

@@ -56,7 +56,7 @@ pub struct Session {
     nonce: AtomicU64,
     bytes: AtomicU64,
     version: AtomicU32,
-    /// 1 once somebody writes the closing summary, 2 when it is written.
+    /// Set once by whoever writes the closing summary.
     closed: AtomicU32,
     /// Raised, and its waiters woken, when a process joins or leaves.
     bell: AtomicU32,
@@ -236,15 +236,7 @@ impl Session {
     }
     /// True for one caller only: the one that writes the closing summary.
     pub fn claim_summary(&self) -> bool {
-        self.closed.compare_exchange(0, 1, SeqCst, SeqCst).is_ok()
-    }
-    /// Whoever has claimed the closing summary has written it, or could not.
-    pub fn summary_is_written(&self) {
-        self.closed.store(2, SeqCst);
-    }
-    /// Whether somebody has claimed the closing summary and not yet written it.
-    pub fn summary_is_coming(&self) -> bool {
-        self.closed.load(SeqCst) == 1
+        self.closed.swap(1, SeqCst) == 0
     }
     /// Whether somebody has claimed the closing summary.
     pub fn closed(&self) -> bool {

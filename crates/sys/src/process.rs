@@ -135,6 +135,30 @@ pub fn poll_readable(fds: &[Fd], news: &mut [bool], timeout_us: Option<u64>) -> 
     Ok(ready as u32)
 }
 
+/// A limit of this process, the maximum for none: getrlimit.
+///
+/// # Errors
+/// There is no such limit.
+pub fn limit(which: usize) -> Result<usize, Errno> {
+    let mut limits = [0usize; 2];
+    // SAFETY: room for both limits.
+    unsafe { call4(number::__NR_prlimit64, 0, which, 0, (&raw mut limits).expose_provenance()) }?;
+    Ok(limits[0])
+}
+
+/// Whether something counts memory that this process may write and has not touched: a limit on address space or data, or a
+/// kernel that promises no more than it has.
+pub fn untouched_memory_counts() -> bool {
+    const RLIMIT_DATA: usize = 2;
+    const RLIMIT_AS: usize = 9;
+    let mut mode = [0; 1];
+    if let Ok(fd) = file::open(c"/proc/sys/vm/overcommit_memory", file::flags::READ, 0) {
+        let _ = file::read_at(fd, &mut mode, 0);
+        file::close(fd);
+    }
+    mode == *b"2" || [RLIMIT_DATA, RLIMIT_AS].into_iter().any(|which| limit(which) != Ok(usize::MAX))
+}
+
 /// A set of signals, as the kernel counts them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]

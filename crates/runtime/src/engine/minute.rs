@@ -74,6 +74,7 @@ mod tests {
         assert!(look(283, 1095, 92));
         assert!(!look(344, 1155, 92));
     }
+
     #[test]
     fn less_than_half_is_not_worth_a_word() {
         let said = |seconds: u64, waited: u64, ran: u64| {

@@ -155,11 +155,13 @@ fn engage(counted: Counted) -> Result<(), Failure> {
             let _ = memory::advise(run.start.address(), run.bytes(), Advice::DontFork);
         }
         // A range that was unmapped behind our back cannot be registered; what is left of it stays plain.
-        // The kernel's own writes would fail, of an ordinary user.
-        let _ = match later || crate::lending::on() {
-            false => shard.manage_after(run, |machine| machine.hold_writers(run)),
-            true if later => shard.manage_later(run),
-            true => shard.manage(run),
+        let _ = if later {
+            shard.manage_later(run)
+        } else if crate::lending::on() {
+            // Writers are not held: the kernel's own writes would fail, of an ordinary user.
+            shard.manage(run)
+        } else {
+            shard.manage_after(run, |machine| machine.hold_writers(run))
         };
     });
     if !shard.machine().holds_writers() {
