@@ -109,9 +109,8 @@ impl Remote {
             }
         }
         let spare = has & stay & !alone;
-        let can = |index: &usize| {
-            spare >> index & 1 != 0 && self.peers.get(*index).is_some_and(|peer| !peer.ending && peer.frees.has_room())
-        };
+        let can =
+            |index: &usize| spare >> index & 1 != 0 && self.peers.get(*index).is_some_and(|peer| peer.frees.has_room());
         (0..self.count).filter(can).max_by_key(|index| self.counts.held.get(*index).copied())
     }
 
