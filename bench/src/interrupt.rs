@@ -1,8 +1,10 @@
 //! Ctrl-C and its like: noted down, and heeded where a benchmark can stop without leaving anything behind.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Whether signals are noted down.
+static HEEDED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
@@ -17,6 +19,7 @@ pub fn outlive_workers() {
 
 /// From now on SIGINT, SIGTERM and SIGHUP are noted down instead of ending this process.
 pub fn heed() {
+    HEEDED.store(true, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler does nothing but store a number, which is async-signal-safe; no flags: calls that wait
         // are to come back.
@@ -25,6 +28,19 @@ pub fn heed() {
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
         }
+    }
+}
+
+/// Whoever read standard output has gone away: the same as SIGPIPE, which [`outlive_workers`] has switched off. What does not
+/// heed signals ends by it.
+pub(crate) fn nobody_reads() {
+    if HEEDED.load(Ordering::Relaxed) {
+        return note(libc::SIGPIPE);
+    }
+    // SAFETY: the signal's default runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::raise(libc::SIGPIPE);
     }
 }
 

@@ -1,6 +1,9 @@
 //! `ream bench`: workloads, and the runner that measures Ream in turns with the raw device, kernel swap and plain
 //! memory, in one run on one machine.
 
+#[macro_use]
+mod told;
+
 mod all;
 pub mod arguments;
 pub mod content;
@@ -51,18 +54,21 @@ pub fn main(args: Vec<String>, tlb: Tlb) -> i32 {
         Some("report") => all::report(rest),
         _ => chapter(&args),
     };
-    match result {
-        Ok(Some(status)) => status,
-        Ok(None) => {
-            print!("{help}");
-            0
-        }
-        Err(error) => {
+    if let Ok(None) = result {
+        print!("{help}");
+    }
+    let result = match told::failed() {
+        Some(why) => Err(format!("standard output: {why}")),
+        None => result,
+    };
+    result.map_or_else(
+        |error| {
             let what = if args.first().is_some_and(|word| word == "noise") { "noise" } else { "bench" };
             eprintln!("ream: {what}: {error}");
             125
-        }
-    }
+        },
+        |status| status.unwrap_or(0),
+    )
 }
 
 /// Runs one of the chapters; `None` when help is asked for.

@@ -7,7 +7,9 @@ use ream_tests::{
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -116,6 +118,14 @@ fn steps_are_listed_and_unknown_ones_refused() {
         let output = bench.command(words).output().expect("running it");
         assert_eq!(output.status.code(), Some(125), "{words:?}: {output:?}");
     }
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = bench.command(&["--list"]).stdout(full).output().expect("running it");
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(errors(&output).starts_with("ream: bench: standard output: No space left on device"), "{output:?}");
+    let (reader, writer) = UnixStream::pair().expect("two ends");
+    drop(reader);
+    let output = bench.command(&["--list"]).stdout(OwnedFd::from(writer)).output().expect("running it");
+    assert_eq!((output.status.signal(), errors(&output).as_str()), (Some(libc::SIGPIPE), ""), "{output:?}");
     assert!(!bench.out().exists());
 }
 

@@ -28,7 +28,8 @@ The compiler is cc, or what DLMC_CC names (mpicc, clang, \"gcc-13 -m64\").
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments.is_empty() || arguments[0] == "--help" {
-        print!("{HELP}");
+        // A reader that has gone away has read enough.
+        let _ = std::io::stdout().write_all(HELP.as_bytes());
         return ExitCode::from(u8::from(arguments.is_empty()));
     }
     let show = arguments[0] == "--dlm-show";
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     match run(arguments, show) {
         Ok(status) => end(status),
         Err(line) => {
-            eprintln!("{line}");
+            let _ = writeln!(std::io::stderr(), "{line}");
             ExitCode::FAILURE
         }
     }
