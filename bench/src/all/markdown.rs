@@ -8,18 +8,48 @@ use std::path::Path;
 
 const NOTHING: &str = "No release has been measured yet; `make bench-all` measures, and writes a page with pictures.\n";
 
-/// The newest results, and the name of their files.
-fn newest(directory: &Path) -> Result<Option<(Results, String)>, String> {
+/// What is published of one run, and the name of its files.
+struct Part {
+    results: Results,
+    name: String,
+}
+
+/// The newest run, and then what it lacks: of each older one the chapters that no newer one has measured.
+fn newest(directory: &Path) -> Result<Vec<Part>, String> {
     let entries = std::fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let files =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|is| is == "json"));
-    let Some(newest) = files.max() else { return Ok(None) };
-    let name = newest.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok(Some((Results::load(&newest)?, name)))
+    let mut files: Vec<_> = files.collect();
+    files.sort_unstable_by(|a, b| b.cmp(a));
+    let mut parts: Vec<Part> = Vec::new();
+    for file in files {
+        let mut results = Results::load(&file)?;
+        let measured = |parts: &[Part], row: &Row| {
+            parts.iter().flat_map(|part| &part.results.rows).any(|had| had.chapter == row.chapter && !had.is_left_out())
+        };
+        results.rows.retain(|row| !measured(&parts, row));
+        if parts.is_empty() || results.rows.iter().any(|row| !row.is_left_out()) {
+            // What had no time there has been measured here.
+            let has = |row: &Row| results.rows.iter().any(|has| has.chapter == row.chapter);
+            parts.iter_mut().for_each(|part| part.results.rows.retain(|row| !has(row)));
+            let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            parts.push(Part { results, name });
+        }
+    }
+    Ok(parts)
+}
+
+/// The chapters of a part, in words.
+fn chapters(part: &Part) -> String {
+    let mut names: Vec<&str> = part.results.rows.iter().map(|row| row.chapter.as_str()).collect();
+    names.dedup();
+    names.join(", ")
 }
 
 /// Questions and answers.
-fn answers(results: &Results) -> String {
+fn answers(parts: &[Part]) -> String {
+    let rows = parts.iter().flat_map(|part| part.results.rows.clone()).collect();
+    let results = &Results { rows, ..parts[0].results.clone() };
     let mut text = "| question | answer |\n|---|---|\n".to_owned();
     for question in questions(results) {
         let answer = question.sum().unwrap_or_else(|| "not measured".into());
@@ -51,9 +81,14 @@ fn warnings(results: &Results) -> String {
 /// # Errors
 /// The results cannot be read.
 pub fn figures(directory: &Path, link: &str) -> Result<String, String> {
-    let Some((results, name)) = newest(directory)? else { return Ok(NOTHING.into()) };
-    let (answers, occasion, warnings) = (answers(&results), occasion(&results), warnings(&results));
-    Ok(format!("{answers}\n{occasion}; [all of it]({link}/{name}.txt).\n{warnings}"))
+    let parts = newest(directory)?;
+    let [newest, older @ ..] = parts.as_slice() else { return Ok(NOTHING.into()) };
+    let mut text = format!("{}\n", answers(&parts));
+    text += &format!("{}; [all of it]({link}/{}.txt).\n", occasion(&newest.results), newest.name);
+    for part in older {
+        text += &format!("Older: {}, from [{}]({link}/{1}.txt).\n", chapters(part), part.name);
+    }
+    Ok(text + &parts.iter().map(|part| warnings(&part.results)).collect::<String>())
 }
 
 /// The newest results of a directory as a page of tables.
@@ -64,28 +99,36 @@ pub fn tables(directory: &Path, link: &str) -> Result<String, String> {
     let mut text = "# The newest results\n\nWritten by `cargo xtask figures --bless` from the newest file in `docs/results`, never by \
                     hand.\n\n"
         .to_owned();
-    let Some((results, name)) = newest(directory)? else { return Ok(text + NOTHING) };
-    text += &format!("{}; {:.0} minutes. ", occasion(&results), (results.seconds / 60.0).max(1.0));
-    text += &format!("All rounds: [{name}.json]({link}/{name}.json).\n{}", warnings(&results));
-    if !results.finished {
-        text += "\nNot finished: some rows are missing.\n";
+    let parts = newest(directory)?;
+    let Some(Part { results: newest, .. }) = parts.first() else { return Ok(text + NOTHING) };
+    for Part { results, name } in &parts {
+        text += &format!("{}; {:.0} minutes. ", occasion(results), (results.seconds / 60.0).max(1.0));
+        text += &format!("All rounds: [{name}.json]({link}/{name}.json).\n{}", warnings(results));
+        if !results.finished {
+            text += "Not finished: some rows are missing.\n";
+        }
+        text += "\n";
     }
-    text += &format!("\n{}", answers(&results));
+    text += &answers(&parts);
     let mut chapter = "";
-    for row in &results.rows {
+    for (part, row) in parts.iter().flat_map(|part| part.results.rows.iter().map(move |row| (part, row))) {
         if row.chapter != chapter {
             chapter = &row.chapter;
-            text += &format!("\n## {chapter}\n\n| row | Ream | Ream is | held against | |\n|---|---|---|---|---|\n");
+            text += &format!("\n## {chapter}\n\n");
+            if parts.len() > 1 {
+                text += &format!("From [{}.json]({link}/{0}.json).\n\n", part.name);
+            }
+            text += "| row | Ream | Ream is | held against | |\n|---|---|---|---|---|\n";
         }
         text += &lines(row);
     }
     text += "\nOf each row: Ream's median; how many times as fast that is as what stands beside it, by the median of the rounds' \
              ratios, with its 95 % interval (of fewer than six rounds the smallest and the largest); and what that came to itself.\n\n## Conditions\n\n| what | |\n|---|---|\n";
     // Where the store was on that machine is nobody's business.
-    for (name, value) in facts(&results.machine).into_iter().filter(|(name, _)| name != "store") {
+    for (name, value) in facts(&newest.machine).into_iter().filter(|(name, _)| name != "store") {
         text += &format!("| {} | {} |\n", cell(&name), cell(&value));
     }
-    let left = left_out(&results);
+    let left: Vec<_> = parts.iter().flat_map(|part| left_out(&part.results)).collect();
     if !left.is_empty() {
         text += "\n## Left out\n\n| what | why | rows |\n|---|---|---|\n";
     }
@@ -153,5 +196,35 @@ mod tests {
         assert!(long.contains("| an <example>") || long.contains("| processor | an <example> |"), "{long}");
         let columns = |line: &&str| line.starts_with('|') && !line.starts_with("|---");
         assert!(long.lines().filter(columns).all(|line| line.ends_with('|')), "{long}");
+        assert!(!long.contains("2000-01-01.json"), "{long}");
+    }
+
+    #[test]
+    fn chapters_that_the_newest_lacks_are_older_ones() {
+        let directory = std::env::temp_dir().join(format!("ream-bench-markdown-older-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let of = |chapter: &str, unavailable: Option<&str>| {
+            let mut row = example().rows[0].clone();
+            (row.chapter, row.unavailable) = (chapter.into(), unavailable.map(Into::into));
+            row
+        };
+        let over = Some(super::super::timetable::OVER);
+        let all = [
+            ("2003-01-01", vec![of("paging", None), of("noise", over)]),
+            ("2002-01-01", vec![of("paging", None)]),
+            ("2001-01-01", vec![of("paging", None), of("noise", None), of("tables", over)]),
+        ];
+        for (name, rows) in all {
+            let results = Results { rows, ..example() };
+            std::fs::write(directory.join(name).with_extension("json"), results.json().to_string()).unwrap();
+        }
+        let parts = newest(&directory).unwrap();
+        let (short, long) = (figures(&directory, "r").unwrap(), tables(&directory, "r").unwrap());
+        std::fs::remove_dir_all(&directory).unwrap();
+        let had: Vec<_> = parts.iter().map(|part| (part.name.as_str(), chapters(part))).collect();
+        assert_eq!(had, [("2003-01-01", "paging".into()), ("2001-01-01", "noise, tables".into())]);
+        assert!(short.contains("Older: noise, tables, from [2001-01-01](r/2001-01-01.txt).\n"), "{short}");
+        assert_eq!(long.matches("## noise").count(), 1, "{long}");
+        assert!(long.contains("## noise\n\nFrom [2001-01-01.json](r/2001-01-01.json).\n"), "{long}");
     }
 }
