@@ -9,10 +9,11 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest that anything may take which is a matter of milliseconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest that anything may take which is a matter of moments, on a machine that may stand still for some of them.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `ream serve`, killed when dropped.
 pub struct MemoryServer {
@@ -23,6 +24,8 @@ pub struct MemoryServer {
     /// Its public key; empty without security.
     pub public: String,
     log: Arc<Mutex<String>>,
+    /// Reads what it writes, to its end.
+    reader: Option<JoinHandle<()>>,
 }
 
 fn ream(arguments: &[&str]) -> Output {
@@ -69,7 +72,7 @@ impl MemoryServer {
         let address = address.unwrap_or_else(|| panic!("it did not start: {first}")).to_owned();
         let log = Arc::new(Mutex::new(first));
         let kept = log.clone();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut line = String::new();
             while lines.read_line(&mut line).is_ok_and(|got| got > 0) {
                 kept.lock().expect("the log").push_str(&line);
@@ -77,7 +80,7 @@ impl MemoryServer {
             }
         });
         fs::write(scratch.file("servers"), format!("{address} {public}\n")).expect("the list of servers");
-        MemoryServer { scratch, child, address, public, log }
+        MemoryServer { scratch, child, address, public, log, reader: Some(reader) }
     }
 
     /// Its process.
@@ -91,11 +94,14 @@ impl MemoryServer {
         unsafe { libc::kill(self.pid(), signal) };
     }
 
-    /// Waits for its end; its exit status.
+    /// Waits for its end; its exit status. The log is whole then.
     pub fn wait(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("waiting for the server") {
+                if let Some(reader) = self.reader.take() {
+                    reader.join().expect("its log");
+                }
                 return status.code();
             }
             assert!(Instant::now() < deadline, "the server does not end\n{}", self.log());
@@ -106,6 +112,18 @@ impl MemoryServer {
     /// What it has written so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("the log").clone()
+    }
+
+    /// Waits until it has written that: what it counts may be known before what it writes has been read.
+    ///
+    /// # Panics
+    /// When it never does.
+    pub fn until_written(&self, words: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log().contains(words) {
+            assert!(Instant::now() < deadline, "it does not write {words}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// A file of the server's or its client's: `client.key`, `servers`, `clients`, `server.key`.

@@ -311,7 +311,8 @@ impl Case<'_> {
     }
 
     fn again(&self, mpi: Mpi, program: &Path, arguments: &[&str], at_once: &str, plain: &Outcome) {
-        let mut turns = Turns::new(self.memory, at_once);
+        // Nobody is let in because the machine stands still for a while; who waits for ever is found by the run's deadline.
+        let mut turns = Turns::new(self.memory, at_once).with("--turn-patience=3600000");
         for option in self.options {
             turns = turns.with(option);
         }

@@ -57,7 +57,7 @@ impl Pool {
     /// Waits until so many are free again, and says how many are: the kernel takes pages back from a process that has ended, or
     /// has a moment to go, when it comes to that. What is lost stays lost.
     pub fn until_free(&self, pages: u64) -> u64 {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while self.free() != pages && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// A thread that collects one stream of output.
 type Reader = JoinHandle<Vec<u8>>;
 
+/// Longest that what is a matter of moments may take: a disk that is written to makes everything stand still for many seconds.
+const MOMENT: Duration = Duration::from_secs(60);
+
 /// A program to be run, and how.
 pub struct Run {
     program: Vec<OsString>,
@@ -277,7 +280,7 @@ impl Running {
     /// # Panics
     /// When the program has no session within a minute.
     pub fn agent(&self) -> i32 {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MOMENT;
         loop {
             let environment = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
             let mut entries = environment.split(|byte| *byte == 0);
@@ -366,11 +369,10 @@ impl Running {
         }
         let elapsed = self.begun.elapsed();
         // Daemons may outlive the program; the session's agent must go once none is left.
-        let patience = self.deadline.saturating_duration_since(Instant::now()).min(Duration::from_secs(20));
-        if !self.left.gone_within(patience).is_empty() {
+        if !self.left.gone_within(MOMENT * patience()).is_empty() {
             self.hung("processes are left");
         }
-        let late = Instant::now() + Duration::from_secs(20);
+        let late = Instant::now() + MOMENT;
         while self.agent.get().is_some_and(lives) {
             if Instant::now() > late {
                 self.hung("the session's agent is left");
@@ -382,7 +384,7 @@ impl Running {
         let files: Vec<_> = std::fs::read_dir(&self.own_store).into_iter().flatten().flatten().collect();
         assert!(files.is_empty(), "{}\nleft in its store: {files:?}", self.text);
         // Where the program could not write it the agent does, which is no process of the run's, and may be at it.
-        let late = Instant::now() + Duration::from_secs(10);
+        let late = Instant::now() + MOMENT;
         let ran = libc::WIFEXITED(status) && !matches!(libc::WEXITSTATUS(status), 125..=127);
         let expected = ran && self.text.contains("--summary=") && !self.text.contains("--summary=no");
         let text = || std::fs::read_to_string(&self.summary);
@@ -408,7 +410,7 @@ impl Running {
 
     /// Waits until the program has at least so many MiB resident, or has paged for a while already.
     pub fn until_resident(&self, mebibytes: u64) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MOMENT;
         while self.resident() < mebibytes * MIB {
             if Instant::now() > deadline {
                 self.hung("never became so large");
@@ -419,7 +421,7 @@ impl Running {
 
     /// Waits until the program, which sleeps nowhere else, waits for a signal.
     pub fn until_paused(&self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + MOMENT;
         let call = format!("{} ", if cfg!(target_arch = "x86_64") { 34 } else { 73 });
         let path = format!("/proc/{}/syscall", self.pid);
         while !std::fs::read_to_string(&path).unwrap_or_default().starts_with(&call) {

@@ -182,7 +182,7 @@ fn nothing_is_left_behind() {
         unsafe { libc::kill(child.id() as i32, signal) };
         let status = child.wait().expect("its end");
         assert!(signal == libc::SIGKILL || status.code() == Some(125), "{status:?}");
-        assert_eq!(left.gone_within(Duration::from_secs(30)), Vec::<i32>::new(), "signal {signal}");
+        assert_eq!(left.gone_within(Duration::from_secs(60)), Vec::<i32>::new(), "signal {signal}");
         let keys = || fs::read_dir(scratch.path()).expect("the directory").flatten().count();
         assert_eq!(keys(), usize::from(signal == libc::SIGKILL), "signal {signal}");
         if signal == libc::SIGKILL {

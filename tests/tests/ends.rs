@@ -1,9 +1,11 @@
 //! How runs end: killed, interrupted, with a full store, or before they have begun.
 
-use ream_tests::{Build, Run, Scratch, build, dumped, installed, is_root, ream_binary, skip, tool};
+use ream_tests::{Build, Run, Scratch, build, dumped, installed, is_root, mpi, ream_binary, skip, tool};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// A program that has its memory paged for as long as one likes, and says so.
 fn endless() -> Option<Run> {
@@ -14,6 +16,10 @@ fn endless() -> Option<Run> {
             None
         }
     }
+}
+
+fn until(what: &str, so: impl Fn() -> bool) {
+    mpi::until(what, || so().then_some(()));
 }
 
 /// What a session of Ream's could have left there. Tests that run beside this one have names of their own.
@@ -31,7 +37,7 @@ fn killed_in_the_middle_nothing_is_left() {
         let Some(run) = endless() else { return };
         let running = run.start();
         running.until_resident(40);
-        std::thread::sleep(std::time::Duration::from_millis(37 * round));
+        std::thread::sleep(Duration::from_millis(37 * round));
         running.signal(libc::SIGKILL);
         // finish() fails when a process or a file of the store is left.
         running.finish().signalled(libc::SIGKILL);
@@ -43,8 +49,9 @@ fn killed_in_the_middle_nothing_is_left() {
 fn a_family_is_killed_and_nothing_is_left() {
     let Some(run) = endless() else { return };
     let running = run.arg("3").start();
-    running.until_resident(20);
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    // Whom it forks when these have been counted nobody kills.
+    until("a family of three", || running.processes().len() == 3);
+    std::thread::sleep(Duration::from_millis(200));
     for pid in running.processes().into_iter().chain([running.agent()]) {
         // SAFETY: kill only sends a signal; the processes carry this run's mark, and the agent is that of its session.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -81,9 +88,9 @@ fn stopped_and_continued_it_goes_on() {
     running.until_resident(32);
     for _ in 0..20 {
         running.signal(libc::SIGSTOP);
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
         running.signal(libc::SIGCONT);
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     running.finish().same_as(&plain);
 }
@@ -132,9 +139,12 @@ fn a_full_disk_stops_the_program() {
 fn a_file_system_that_vanishes_stops_the_program() {
     let Some(disk) = SmallDisk::new(512) else { return };
     let Some(run) = endless() else { return };
+    // (A file of holes, in which blocks are those that have been written.)
+    let written = || fs::metadata(disk.0.file("image")).expect("the image").blocks() * 512;
+    let before = written();
     let running = run.store(&disk.mounted()).option("--store-limit=10G").start();
-    running.until_resident(40);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Else nothing is lost, and what is written later is there. The file system's own are a few MiB.
+    until("pages on the disk", || written() > before + (64 << 20));
     fs::File::options()
         .write(true)
         .open(disk.0.file("image"))
@@ -179,11 +189,11 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        for _ in 0..50 {
+        for _ in 0..200 {
             if Command::new("umount").arg(self.mounted()).status().is_ok_and(|status| status.success()) {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 }
@@ -258,8 +268,11 @@ fn a_reader_that_goes_away_ends_it_by_sigpipe() {
 fn a_debugger_looks_dumps_and_changes() {
     let Build::Ready(program) = build("c/debugged.c", &["-g"]) else { return };
     let Some(gdb) = installed("gdb") else { return };
-    let running = Run::of(&program).arg("160").memory(48).start();
-    running.until_resident(40);
+    let scratch = Scratch::new("debugged");
+    let filled = scratch.file("filled");
+    let running = Run::of(&program).arg("160").arg(&filled).memory(48).start();
+    // A page that is just being written is not as it was and not as it will be.
+    until("all is written", || filled.exists());
     let dump = running.directory().join("core");
     let pid = running.pid;
     let output = Command::new("timeout")

@@ -1,7 +1,7 @@
 //! `ream setup` on the real kernel: a pool of large pages, and the entry for marked binaries. Files of settings and the
 //! journal lie in mounts of the test's own, so that those of the machine are neither read nor touched.
 
-use ream_tests::{Case, Run, Scratch, is_root, openable_by_all, ream_binary, skip};
+use ream_tests::{Case, Run, Scratch, is_root, make_runnable, ream_binary, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -88,7 +88,7 @@ fn marked(scratch: &Scratch) -> PathBuf {
     bytes[48..52].copy_from_slice(b"REAM");
     let file = scratch.file("marked");
     fs::write(&file, bytes).unwrap();
-    openable_by_all(&file);
+    make_runnable(&file, 0o755);
     file
 }
 

@@ -233,7 +233,8 @@ fn how_much_of_an_allocation_comes_at_a_touch() {
     let case = Case::new("c/fetched.c", &["40", "96"], 80);
     let Some(program) = case.build() else { return };
     let percent = |fetch: &str| {
-        let run = Run::of(&program).args(case.arguments).memory(80).option(format!("--fetch={fetch}"));
+        let wanted = if fetch == "aggressive" { "95" } else { "0" };
+        let run = Run::of(&program).args(case.arguments).arg(wanted).memory(80).option(format!("--fetch={fetch}"));
         let outcome = run.finish();
         outcome.exited(0).paged_within(80 * MIB, UNMANAGED);
         outcome.out().trim().parse::<u32>().expect("a percentage")

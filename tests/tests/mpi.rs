@@ -71,7 +71,7 @@ fn work_inside_a_call() {
         let plain = mpi.job(4, None, &program, &arguments).finish();
         plain.exited(0);
         assert!(lines(&plain)[0].ends_with(" 0 wrong"), "{}", plain.describe());
-        let turns = Turns::new("48M", "1");
+        let turns = Turns::new("48M", "1").with("--turn-patience=3600000");
         let outcome = turns.job(mpi, 4, &program, &arguments).finish();
         outcome.exited(0);
         assert_eq!(lines(&outcome), lines(&plain));

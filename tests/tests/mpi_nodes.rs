@@ -4,9 +4,8 @@
 //! With Open MPI only: MPICH over UCX hangs in MPI_Finalize of plain runs where its messages go by TCP (UCX 1.13).
 
 use ream_tests::mpi::{Mpi, Turns, lines, results};
-use ream_tests::{Run, Space, Summary, is_root, ream_binary, skip, tool};
+use ream_tests::{Run, Space, Summary, is_root, make_runnable, ream_binary, skip, tool};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 const ADDRESSES: [&str; 2] = ["10.77.31.1", "10.77.31.2"];
@@ -43,7 +42,7 @@ impl Nodes {
             at(1)
         );
         fs::write(&shell, text).expect("a shell");
-        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).expect("a shell that runs");
+        make_runnable(&shell, 0o755);
         Some(Nodes { _spaces: spaces, shell, turns })
     }
 
@@ -69,7 +68,7 @@ impl Nodes {
             );
             let file = self.turns.scratch.file("rank");
             fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a script");
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("a script that runs");
+            make_runnable(&file, 0o755);
             words.push(file.display().to_string());
         }
         words.push(program.display().to_string());

@@ -105,7 +105,7 @@ fn status_tells_what_a_running_program_has() {
         assert!(output.status.success(), "{output:?}");
         Some(text).filter(|text| text.contains("paged"))
     };
-    let mut tries = 0..400;
+    let mut tries = 0..2400;
     let text = loop {
         match paged() {
             Some(text) => break text,

@@ -253,7 +253,7 @@ fn an_idle_server_sleeps() {
     // Those who say nothing are strangers, and gone after some seconds; then there is nothing to do at all.
     server.until("strangers_total", |count| count >= 64);
     drop(idle);
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let before = switches();
         std::thread::sleep(Duration::from_millis(500));
@@ -324,11 +324,14 @@ fn a_cut_cable_ends_the_program_within_the_deadline() {
     let plain = Run::of(&program).args(["64", "2", "2", "0"]).finish();
     run("2").finish().same_as(&plain);
     let running = run("100000").start();
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while !server.log().contains("event=lease ") && std::time::Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::thread::sleep(Duration::from_millis(1500));
+    // The server's own figures are not to be had from here, those of the program are.
+    let stored = || {
+        let status =
+            Command::new(ream_tests::ream_binary()).args(["status", "--json", &running.pid.to_string()]).output();
+        let all: serde_json::Value = serde_json::from_slice(&status.ok()?.stdout).ok()?;
+        all["store"]["pages"].as_u64().filter(|pages| *pages > 1000)
+    };
+    ream_tests::mpi::until("pages at the server", stored);
     assert!(ip(&format!("-n {client} link set rc{id} down")));
     one_line(&running.finish(), &server.address, "memory server");
 }

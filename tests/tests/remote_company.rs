@@ -51,7 +51,7 @@ fn four_clients_at_once_get_the_same_and_none_more_than_its_quota() {
         if mean > 2048 && fair {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(40), "not within 20 % of {mean} pages: {got:?}");
+        assert!(begun.elapsed() < Duration::from_secs(120), "not within 20 % of {mean} pages: {got:?}");
     }
     // One that wants more than its quota does not get it, and the others do not notice.
     let greedy = Run::of(&program).args(["64", "1", "1", "0"]).memory(8);
@@ -65,7 +65,7 @@ fn four_clients_at_once_get_the_same_and_none_more_than_its_quota() {
     let before = sent();
     let begun = Instant::now();
     while sent().iter().zip(&before).skip(1).any(|(now, before)| now <= before) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "somebody is stuck");
+        assert!(begun.elapsed() < Duration::from_secs(60), "somebody is stuck");
         std::thread::sleep(Duration::from_millis(50));
     }
     for one in running {
@@ -95,7 +95,7 @@ fn sixty_four_idle_clients_cost_nothing() {
             running.push(server.store(run).start());
         }
         while !ready.iter().all(|ready| ready.exists()) {
-            assert!(begun.elapsed() < Duration::from_secs(120), "clients {numbers:?} do not get ready");
+            assert!(begun.elapsed() < Duration::from_secs(240), "clients {numbers:?} do not get ready");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -109,7 +109,7 @@ fn sixty_four_idle_clients_cost_nothing() {
         if used <= 1 {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{used} ticks of the processor in three seconds");
+        assert!(begun.elapsed() < Duration::from_secs(90), "{used} ticks of the processor in three seconds");
     }
     running.iter().for_each(|one| one.signal(libc::SIGKILL));
     for one in running {

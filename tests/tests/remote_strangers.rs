@@ -21,7 +21,7 @@ fn still_serves(server: &MemoryServer) {
 /// Sends bytes; what comes back until the server closes, which it must.
 fn sent(server: &MemoryServer, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(&server.address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a deadline");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a deadline");
     // It may be closed in the middle.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
@@ -64,7 +64,7 @@ fn other_protocols_and_random_bytes_cost_the_sender_its_connection() {
         assert_eq!(sent(&server, bytes), b"", "an answer to a stranger");
     }
     server.until("strangers_total", |count| count >= all.len() as u64);
-    assert!(server.log().contains("event=stranger"));
+    server.until_written("event=stranger");
     assert_eq!(server.figure("leases_total"), 0);
     still_serves(&server);
 }
@@ -73,6 +73,8 @@ fn other_protocols_and_random_bytes_cost_the_sender_its_connection() {
 fn who_drips_or_says_nothing_is_sent_away_and_nobody_waits_for_it() {
     let server = MemoryServer::start("256M", &[]);
     let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(&server.address).expect("a connection")).collect();
+    // (They have some seconds; a machine that stands still takes its own.)
+    const LONGEST: Duration = Duration::from_secs(120);
     let begun = Instant::now();
     let address = server.address.clone();
     let dripping = std::thread::spawn(move || {
@@ -80,7 +82,7 @@ fn who_drips_or_says_nothing_is_sent_away_and_nobody_waits_for_it() {
         // A byte now and then: never whole, never silent.
         let bytes = b"ReamWire\x01\x00\x01\0\0\0\0\0\x60\x00xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
         for byte in bytes.iter().cycle() {
-            if stream.write_all(&[*byte]).is_err() || begun.elapsed() > Duration::from_secs(40) {
+            if stream.write_all(&[*byte]).is_err() || begun.elapsed() > LONGEST {
                 return begun.elapsed();
             }
             std::thread::sleep(Duration::from_millis(150));
@@ -89,7 +91,7 @@ fn who_drips_or_says_nothing_is_sent_away_and_nobody_waits_for_it() {
     });
     still_serves(&server);
     server.until("strangers_total", |count| count >= 21);
-    assert!(dripping.join().expect("the one that drips") < Duration::from_secs(40));
+    assert!(dripping.join().expect("the one that drips") < LONGEST);
     for mut stream in silent {
         assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     }
@@ -117,7 +119,7 @@ fn without_a_key_or_with_another_nobody_is_served() {
     let before = server.figure("strangers_total");
     refused(&with(&other, &server.file("servers")), "it does not know our key");
     server.until("strangers_total", |count| count > before);
-    assert!(server.log().contains("unknown_key"), "{}", server.log());
+    server.until_written("unknown_key");
     // A server that is another one than we know.
     let wrong = scratch.file("wrong");
     std::fs::write(&wrong, format!("{} {}\n", server.address, make_key(&other))).expect("a list of servers");

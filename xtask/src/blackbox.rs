@@ -12,13 +12,14 @@ const PACKAGE: &str = "ream-tests";
 
 /// Those that must not meet each other: benchmarks, jobs of MPI, servers that are lost, the pool of large pages and what
 /// the kernel is set to (a benchmark sets transparent large pages to always for a while, and a static libc asks at its start).
-const ALONE: [&str; 21] = [
+const ALONE: [&str; 22] = [
     "bench_all",
     "bench_page",
     "bench_remote",
     "benchmarks",
     "code",
     "coverage",
+    "foreseen",
     "languages",
     "lock",
     "machine",

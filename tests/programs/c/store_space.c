@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 	check(data, size / 8, 0, 1, "data");
 	before = after = space();
 	free(data);
-	for (int tries = 0; tries < 200 && after >= before / 2; tries++) {
+	for (int tries = 0; tries < 1200 && after >= before / 2; tries++) {
 		usleep(50000);
 		after = space();
 	}

@@ -11,9 +11,9 @@ fn script(text: &str) -> (i32, String, String) {
     run(&["run", "--memory", "256M", "--", "sh", "-c", text])
 }
 
-/// Waits until something holds, for at most ten seconds.
+/// Waits until something holds, for at most a minute: builds and disks make a machine stand still for many seconds.
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));

@@ -168,7 +168,7 @@ fn hanging(scratch: &Scratch) -> (Child, Vec<String>) {
     let script = script(scratch, &text.replace("FILE", pids.to_str().unwrap()));
     let mut command = compare(&["--with=--pages=huge"], &script);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if pids.exists() {
             break;
         }
@@ -207,7 +207,7 @@ fn a_killed_comparison_takes_its_program_with_it() {
         let looked_at = if grouped { &processes[..] } else { &processes[..1] };
         looked_at.iter().any(|pid| lives(pid))
     };
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if !left() {
             break;
         }
