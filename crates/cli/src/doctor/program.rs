@@ -10,7 +10,7 @@ use crate::os::{self, BLOCK};
 use crate::program::{self, Caller, Link, Reach};
 use crate::settings::Settings;
 use crate::tree::Tree;
-use crate::{outside, shared};
+use crate::{outside, pages, shared};
 use ream_options::pages::{BSS, HEAP, HUGETLB, SHM, SMALL, STACK, TEXT};
 use ream_options::{REGIONS, show_size};
 use std::ffi::{OsStr, OsString};
@@ -75,7 +75,7 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
         _ if small_wanted => Some("--pages=small".to_owned()),
         _ if os::large_pages_are_off() => Some("large pages are switched off for this process".to_owned()),
         Entry::Not(_) => Some("Ream is not in it".to_owned()),
-        _ if !large_pages_are_on() => Some("transparent large pages are off; see ream doctor".to_owned()),
+        _ if !pages::are_on() => Some("transparent large pages are off; see ream doctor".to_owned()),
         _ => None,
     };
     let mut rows = vec![heap(layout, &libraries, entry)];
@@ -111,12 +111,6 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
         rows.push(library_code(library, &offsets, wish == Wish::Never));
     }
     rows
-}
-
-/// Where the kernel gives large pages to what asks for them.
-fn large_pages_are_on() -> bool {
-    let mode = setting("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    mode.contains("[always]") || mode.contains("[madvise]")
 }
 
 fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
