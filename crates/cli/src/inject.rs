@@ -1,13 +1,15 @@
 //! Large pages for programs that a library cannot enter, static ones above all: a process of our own traces the program
 //! through its exec, has it make a few system calls before its first instruction, and lets go of it.
 
+pub mod hook;
 mod layout;
 
 use crate::failure;
 use crate::os;
 use crate::os::trace::{self, Registers, Stop, Traced};
+use hook::Sites;
 use layout::{BLOCK, Layout};
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -24,6 +26,8 @@ pub struct Plan {
     pub stack: Wish,
     /// Whether its stack is from its first whole block on.
     pub whole_stack: bool,
+    /// What its libc's mprotect and mmap are to ask for, by `os::hook::wish`; nothing that it depends on.
+    pub hook: u8,
     /// The name that ps is to show, where it is not that of the file.
     pub name: Option<Vec<u8>>,
     /// How a line about the program begins.
@@ -146,7 +150,11 @@ fn follow(plan: &Plan, program: &Metadata, code: usize, pid: u32, mut peer: Unix
     if traced.read(instruction, &mut found).is_err() || !trace::is_system_call(&found) {
         return leave(plan, traced);
     }
-    Injection::begin(traced, instruction)?.run(plan, &layout)
+    let sites = match plan.hook {
+        0 => Sites::default(),
+        _ => File::open(format!("/proc/{pid}/exe")).map_or_else(|_| Sites::default(), |file| Sites::find(&file)),
+    };
+    Injection::begin(traced, instruction)?.run(plan, &layout, &sites)
 }
 
 /// Lets a program go in which nothing can be done; one that must not run so dies with us.
@@ -185,7 +193,7 @@ impl Injection {
     }
 
     /// Does what is planned and lets the program begin. An error leaves the program to die with us: it is not whole.
-    fn run(mut self, plan: &Plan, layout: &Layout) -> io::Result<()> {
+    fn run(mut self, plan: &Plan, layout: &Layout, sites: &Sites) -> io::Result<()> {
         if let Some(name) = &plan.name {
             self.name(name)?;
         }
@@ -206,6 +214,7 @@ impl Injection {
                 return self.refuse(&plan.refusal("main stack"));
             }
         }
+        self.hook(plan.hook, layout, sites)?;
         self.traced.set_registers(&self.registers)?;
         self.traced.block_signals(self.blocked)?;
         if self.stopped {
@@ -290,6 +299,62 @@ impl Injection {
             let _ = self.advise(place.block, BLOCK, libc::MADV_COLLAPSE)?;
         }
         Ok(advised)
+    }
+
+    /// Has its libc's mprotect and mmap ask for large pages. What cannot be done is left out; an error is a program half changed.
+    fn hook(&mut self, wishes: u8, layout: &Layout, sites: &Sites) -> io::Result<()> {
+        let sites = sites.0.map(|site| layout.address_of(site?));
+        let Some(program) = layout.code.iter().map(|(range, _)| range.start).min() else { return Ok(()) };
+        if wishes == 0 || sites == [None; 2] {
+            return Ok(());
+        }
+        // The code's page lies below all that is mapped of the file without a gap.
+        let below = |start: usize| layout.mapped.iter().find(|range| range.end == start).map(|range| range.start);
+        let lowest = std::iter::successors(Some(program), |start| below(*start)).last().unwrap_or(program);
+        for place in hook::places(&layout.mapped, lowest).take(2) {
+            let Some((page, changes)) = hook::page(sites, place, wishes) else { return Ok(()) };
+            let same = |change: &hook::Change| {
+                let mut now = [0; 8];
+                self.traced.read(change.address, &mut now).is_ok() && now == change.before
+            };
+            if !changes.iter().all(same) {
+                return Ok(());
+            }
+            if self.map_code(place, &page)? {
+                for change in &changes {
+                    // Not written: the call stays as it was.
+                    if self.traced.write_code(change.address, change.after).is_err() {
+                        let mut now = [0; 8];
+                        self.traced.read(change.address, &mut now)?;
+                        if now != change.before && now != change.after {
+                            return Err(io::Error::from_raw_os_error(libc::EIO));
+                        }
+                    }
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps a page of code there; false where that is not possible, and then nothing is mapped.
+    fn map_code(&mut self, place: usize, code: &[u8]) -> io::Result<bool> {
+        const KIND: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        const ACCESS: i32 = libc::PROT_READ | libc::PROT_WRITE;
+        let mapped = self.call(libc::SYS_mmap, [place, hook::PAGE, ACCESS as usize, KIND as usize, usize::MAX, 0])?;
+        let Ok(mapped) = mapped else { return Ok(false) };
+        let mut there = vec![0; code.len()];
+        let access = (libc::PROT_READ | libc::PROT_EXEC) as usize;
+        // Kernels before 4.17 take the place for a wish.
+        let done = mapped == place
+            && self.traced.write(place, code).is_ok()
+            && self.call(libc::SYS_mprotect, [place, hook::PAGE, access, 0, 0, 0])?.is_ok()
+            && self.traced.read(place, &mut there).is_ok()
+            && there == code;
+        if !done {
+            let _ = self.call(libc::SYS_munmap, [mapped, hook::PAGE, 0, 0, 0, 0])?;
+        }
+        Ok(done)
     }
 
     /// Names the program, by a text that lies below its stack for that moment.

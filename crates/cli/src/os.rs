@@ -4,6 +4,7 @@
 mod window;
 
 mod files;
+pub mod hook;
 mod signals;
 pub mod trace;
 

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, reason};
 use crate::inject::{self, Plan, Wish};
+use crate::os::hook::wish;
 use crate::run::{self, Log, enter_session, word};
 use crate::settings::{Settings, Source};
 use crate::{doctor, os, pages};
@@ -141,6 +142,7 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
         data: wish(data, Region::Static),
         stack: wish(stack, Region::Stack),
         whole_stack: stack == Pages::Huge,
+        hook: if target.inherits { hooked(heap, stack) } else { 0 },
         name: target.shown.clone(),
         title: title.clone(),
     };
@@ -153,7 +155,7 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
         .into_iter()
         .filter(|(_, wish, _)| *wish != Wish::Leave)
         .collect();
-    if concerned.is_empty() && plan.name.is_none() {
+    if concerned.is_empty() && plan.name.is_none() && plan.hook == 0 {
         return Ok((variable, None));
     }
     let Err(error) = inject::arrange(&plan) else { return Ok((variable, None)) };
@@ -173,6 +175,28 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
         format!("{title}, and cannot be traced for a moment ({why}), so its {what} {keep} small pages{hint}")
     })?;
     Ok((variable, without.1))
+}
+
+/// What the program's own mprotect and mmap ask for, where it has glibc's and the kernel gives large pages to who asks.
+fn hooked(heap: Pages, stack: Pages) -> u8 {
+    if !pages::are_on() || os::large_pages_are_off() {
+        return 0;
+    }
+    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
+    let added = tunables::added(before.as_bytes(), |variable| std::env::var_os(variable).is_some(), false).len();
+    // Whoever has decided on large pages of the heap, or on what malloc maps piece by piece, has what he wants.
+    let heap = match added {
+        _ if !heap.large() => 0,
+        0 => 0,
+        1 => wish::HEAP,
+        _ => wish::HEAP | wish::PIECES,
+    };
+    let stack = match stack {
+        Pages::Huge => wish::STACK | wish::WHOLE_STACK,
+        stack if stack.large() => wish::STACK,
+        _ => 0,
+    };
+    heap | stack
 }
 
 /// Nothing for the program, and the line that says what it does without: a failure where one of the regions must have it.

@@ -185,6 +185,12 @@ impl Offer {
     }
 }
 
+/// Whether the kernel gives large pages to what asks for them.
+pub fn are_on() -> bool {
+    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    mode.contains("[always]") || mode.contains("[madvise]")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::os::{self, BLOCK};
 use crate::program::{self, Caller, Link, Reach};
 use crate::settings::Settings;
 use crate::tree::Tree;
-use crate::{outside, shared};
+use crate::{inject, outside, pages, shared};
 use ream_options::pages::{BSS, HEAP, HUGETLB, SHM, SMALL, STACK, TEXT};
 use ream_options::{REGIONS, show_size};
 use std::ffi::{OsStr, OsString};
@@ -75,7 +75,7 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
         _ if small_wanted => Some("--pages=small".to_owned()),
         _ if os::large_pages_are_off() => Some("large pages are switched off for this process".to_owned()),
         Entry::Not(_) => Some("Ream is not in it".to_owned()),
-        _ if !large_pages_are_on() => Some("transparent large pages are off; see ream doctor".to_owned()),
+        _ if !pages::are_on() => Some("transparent large pages are off; see ream doctor".to_owned()),
         _ => None,
     };
     let mut rows = vec![heap(layout, &libraries, entry)];
@@ -86,7 +86,8 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
         rows.push(statics("library data", Some(library.path.clone()), &library.layout));
     }
     rows.push(main_stack(os::limit(libc::RLIMIT_STACK)));
-    rows.push(thread_stacks(os::limit(libc::RLIMIT_STACK), entry));
+    let reached = matches!(entry, Entry::Start(_)) && inject::hook::Sites::find(&link.opened).0[1].is_some();
+    rows.push(thread_stacks(os::limit(libc::RLIMIT_STACK), entry, reached));
     let asked = settings.pages[SHM].size != SMALL && matches!(entry, Entry::Library);
     rows.extend((!asked).then(shared_memory));
     if let Some(why) = general {
@@ -113,12 +114,6 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
     rows
 }
 
-/// Where the kernel gives large pages to what asks for them.
-fn large_pages_are_on() -> bool {
-    let mode = setting("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    mode.contains("[always]") || mode.contains("[madvise]")
-}
-
 fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
     let row = |pages, why: &str| Row { region: "heap", file: None, size: None, blocks: None, pages, why: why.into() };
     if layout.is_go {
@@ -126,7 +121,10 @@ fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
     }
     match entry {
         Entry::Start(None) => {
-            return row(Pages::Large, "the main thread's, which its own malloc asks for; others' with heap=huge only");
+            return row(
+                Pages::Large,
+                "the main thread's, which its own malloc asks for; others' with heap=huge, or by a glibc that Ream knows",
+            );
         }
         Entry::Start(Some(why)) => return row(Pages::Small, &format!("its own malloc: {why}")),
         Entry::Library | Entry::Not(_) => {}
@@ -183,13 +181,16 @@ fn main_stack(limit: Option<u64>) -> Row {
     Row { region: "main stack", file: None, size: limit, blocks: Some(blocks), pages, why }
 }
 
-fn thread_stacks(limit: Option<u64>, entry: &Entry) -> Row {
+/// `reached` where a static program's own mmap can be had to ask.
+fn thread_stacks(limit: Option<u64>, entry: &Entry, reached: bool) -> Row {
     const LEAST: u64 = 4 << 20;
     // What glibc takes where there is no limit.
     const DEFAULT: u64 = 2 << 20;
     let bytes = limit.unwrap_or(DEFAULT);
     let (pages, why) = match (entry, bytes >= LEAST) {
-        (Entry::Start(_), _) => (Pages::Small, "made after the start; a static program is left alone then".to_owned()),
+        (Entry::Start(_), _) if !reached => {
+            (Pages::Small, "made after the start, by an mmap that is not the one of glibc that Ream knows".to_owned())
+        }
         (_, true) => (Pages::Large, "as large as ulimit -s unless the program says otherwise".to_owned()),
         (_, false) => (Pages::Small, "smaller than 4 MiB unless the program says otherwise; see ulimit -s".to_owned()),
     };
@@ -374,9 +375,10 @@ mod tests {
         assert_eq!(main(Some(8 << 20)), (Pages::Large, 2));
         assert_eq!(main(Some(2 << 20)), (Pages::Small, 0));
         assert_eq!(main(None), (Pages::Large, 31));
-        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Library).pages, Pages::Large);
-        assert_eq!(thread_stacks(None, &Entry::Library).pages, Pages::Small);
-        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Start(None)).pages, Pages::Small);
+        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Library, false).pages, Pages::Large);
+        assert_eq!(thread_stacks(None, &Entry::Library, false).pages, Pages::Small);
+        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Start(None), false).pages, Pages::Small);
+        assert_eq!(thread_stacks(Some(8 << 20), &Entry::Start(None), true).pages, Pages::Large);
     }
 
     #[test]

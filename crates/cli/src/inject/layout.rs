@@ -25,6 +25,10 @@ pub struct Layout {
     pub stack: Option<Range<usize>>,
     /// The kernel's code.
     pub kernel_code: Option<Range<usize>>,
+    /// Code mapped from a file, and where in the file it begins.
+    pub code: Vec<(Range<usize>, u64)>,
+    /// Everything, in the order of addresses.
+    pub mapped: Vec<Range<usize>>,
 }
 
 impl Layout {
@@ -34,18 +38,29 @@ impl Layout {
         for line in maps.lines() {
             let mut words = line.splitn(6, ' ');
             let (Some(range), Some(access)) = (words.next().and_then(range), words.next()) else { continue };
-            let inode = words.nth(2);
+            let offset = words.next().and_then(|text| u64::from_str_radix(text, 16).ok());
+            let inode = words.nth(1);
+            layout.mapped.push(range.clone());
             let name = words.next().unwrap_or("").trim_start();
             let whole = whole_blocks(&range);
             match (name, access) {
                 ("[stack]", _) => layout.stack = Some(range),
                 ("[vdso]", _) => layout.kernel_code = Some(range),
+                (_, "r-xp") if inode != Some("0") => layout.code.extend(offset.map(|offset| (range, offset))),
                 ("", "rw-p") if !whole.is_empty() => layout.zeros.push(range),
                 (_, "rw-p") if !whole.is_empty() && inode != Some("0") => layout.data.push(whole),
                 _ => {}
             }
         }
         layout
+    }
+
+    /// Where a place in the program's file lies, if it is code.
+    pub fn address_of(&self, place: u64) -> Option<usize> {
+        self.code.iter().find_map(|(range, offset)| {
+            let distance = usize::try_from(place.checked_sub(*offset)?).ok()?;
+            (distance < range.len()).then_some(range.start + distance)
+        })
     }
 }
 
@@ -99,6 +114,8 @@ mod tests {
         assert!(layout.zeros.len() == 1 && layout.zeros[0] == (0x14a_9000..0x54a_e000));
         assert_eq!(layout.stack, Some(0x7ffc_697d_1000..0x7ffc_697f_2000));
         assert_eq!(layout.kernel_code, Some(0x7fcb_0a0c_a000..0x7fcb_0a0c_c000));
+        assert_eq!((layout.address_of(0x1abc), layout.address_of(0xabc)), (Some(0x40_1abc), None));
+        assert_eq!((layout.address_of(0x57_a000), layout.mapped.len()), (None, 9));
         assert_eq!(Layout::of("odd\n\n0-z rw-p\n"), Layout::default());
     }
 

@@ -267,6 +267,11 @@ impl Traced {
         // SAFETY: our side is readable for its length, the other is not ours.
         whole(unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) }, bytes.len())
     }
+
+    /// Writes a word to its memory, its code too, of which it then has a copy of its own.
+    pub fn write_code(&self, address: usize, word: [u8; 8]) -> io::Result<()> {
+        self.request(libc::PTRACE_POKETEXT, address as libc::c_long, libc::c_long::from_ne_bytes(word))
+    }
 }
 
 fn whole(done: isize, wanted: usize) -> io::Result<()> {
