@@ -88,6 +88,23 @@ static void registers(void)
 	}
 }
 
+/* What was not opened stays closed, where a heap of malloc's would have been opened further. */
+static void closed(int file)
+{
+	char *memory = mmap(NULL, 128 * MEGABYTE, PROT_NONE, PRIVATE | MAP_NORESERVE, -1, 0), *start;
+
+	must(memory != MAP_FAILED);
+	start = (char *)(((uintptr_t)memory + 64 * MEGABYTE - 1) / (64 * MEGABYTE) * (64 * MEGABYTE));
+	for (size_t at = 0; at < BLOCK + (64 << 10); at += 64 << 10) {
+		must(mprotect(start + at, 64 << 10, OPEN) == 0);
+		start[at] = 1;
+	}
+	must(pwrite(file, start + BLOCK, PAGE, 0) == PAGE);
+	must(pwrite(file, start + BLOCK + (64 << 10), 1, 0) == -1 && errno == EFAULT);
+	errno = 0;
+	must(munmap(memory, 128 * MEGABYTE) == 0);
+}
+
 static void *many(void *unused)
 {
 	for (int i = 0; i < 60; i++) {
@@ -169,6 +186,7 @@ int main(void)
 	said("to be written", mprotect(memory, PAGE, OPEN));
 
 	registers();
+	closed(file);
 	for (int i = 0; i < 4; i++)
 		must(pthread_create(&threads[i], NULL, many, NULL) == 0);
 	for (int i = 0; i < 4; i++)

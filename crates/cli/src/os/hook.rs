@@ -33,15 +33,19 @@ pub fn code() -> Option<Code> {
 // What the registers hold at both entries is what the kernel takes. The system call itself changes rax, rcx and r11.
 //
 // mprotect: glibc opens the heaps of other threads page by page, each page touched before the next is open, so that no large
-// page fits. When it opens memory across the end of a block, that block is complete, and is made large with what is in
-// it. Such heaps lie within 64 MiB that begin at a multiple of that, and none begins or grows at a block's start with
-// anything in the block. A refusal (another mapping's part, a guard) leaves everything as it is.
+// page fits. When it opens the first of a block, the rest of the block is opened as well, and lies on a large page from its
+// first touch on. A heap's first block is left to be opened by and by, as a thread may need no more than a few pages of it; once
+// complete it is made large with what is in it. A heap lies within 64 MiB that begin at a multiple of that, and its fourth word
+// says how much of it has been open until now: exactly up to here. That is compared by the kernel (a futex that is waited for
+// no time at all: ETIMEDOUT where it is so), as what is there need not be readable. Nobody else's memory is opened or made
+// large. A refusal leaves everything as it is.
 //
 // mmap: reservations for those heaps are told by their size, kind and protection, and so are stacks of threads. Under `auto`
 // the uppermost block of a stack, which every thread touches, is not advised: as in `runtime/src/stacks.rs`.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .rodata.ream_hook, \"a\", @progbits",
+    ".balign 8",
     ".globl ream_hook_begin, ream_hook_mprotect, ream_hook_mprotect_exit",
     ".globl ream_hook_mmap, ream_hook_mmap_exit, ream_hook_end",
     ".hidden ream_hook_begin, ream_hook_mprotect, ream_hook_mprotect_exit",
@@ -56,28 +60,61 @@ std::arch::global_asm!(
     "jne 9f",
     "test byte ptr [rip + 8f], 1",
     "jz 9f",
-    // rcx: the last block's boundary at or below the end; r11: the start of the block in which it begins.
+    // rcx: the end. It begins a block, or reaches into another one of the same 64 MiB.
     "lea rcx, [rdi + rsi + 4095]",
-    "and rcx, -0x200000",
+    "and rcx, -4096",
+    "lea r11, [rcx - 1]",
+    "xor r11, rdi",
+    "cmp r11, 0x4000000",
+    "jae 9f",
+    "cmp r11, 0x200000",
+    "jae 2f",
+    "test edi, 0x1fffff",
+    "jnz 9f",
+    // r11: where a heap would begin; not one that is just made.
+    "2:",
     "mov r11, rdi",
-    "and r11, -0x200000",
+    "and r11, -0x4000000",
     "cmp r11, rdi",
     "je 9f",
-    "cmp rcx, r11",
-    "jbe 9f",
-    // All within 64 MiB.
-    "dec rcx",
-    "xor rcx, rdi",
-    "shr rcx, 26",
-    "jnz 9f",
     "push rdi",
     "push rsi",
     "push rdx",
-    "mov rdi, r11",
+    "push r10",
+    "push rcx",
+    "push r11",
+    "mov edx, edi",
+    "sub edx, r11d",
+    "lea rdi, [r11 + 24]",
+    "mov esi, 128", // FUTEX_WAIT_PRIVATE
+    "lea r10, [rip + 6f]",
+    "mov eax, 202", // futex
+    "syscall",
+    "cmp eax, -110", // ETIMEDOUT
+    "jne 3f",
+    // The first block is complete.
+    "mov rdi, [rsp]",
+    "mov rax, [rsp + 40]",
+    "sub rax, rdi",
+    "cmp rax, 0x200000",
+    "ja 4f",
     "mov esi, 0x200000",
     "mov edx, 25", // MADV_COLLAPSE
     "mov eax, 28", // madvise
     "syscall",
+    "4:",
+    "mov rdi, [rsp + 8]",
+    "lea rsi, [rdi + 0x1fffff]",
+    "and rsi, -0x200000",
+    "sub rsi, rdi",
+    "jz 3f",
+    "mov edx, 3",
+    "mov eax, 10",
+    "syscall",
+    "3:",
+    "pop r11",
+    "pop rcx",
+    "pop r10",
     "pop rdx",
     "pop rsi",
     "pop rdi",
@@ -86,6 +123,9 @@ std::arch::global_asm!(
     ".byte 0xe9",
     ".long 0",
     "ream_hook_mprotect_exit:",
+    ".balign 8",
+    "6:",
+    ".quad 0, 0",
     "ream_hook_mmap:",
     "mov eax, 9",
     "syscall",
