@@ -140,13 +140,16 @@ static void child(const char *what, pid_t pid)
 
 int main(void)
 {
-	char path[] = "/tmp/ream-static-calls-XXXXXX", *memory, *again;
-	int file = mkstemp(path);
+	FILE *unnamed = tmpfile();
+	char *memory, *again, two[2];
+	int file;
 	pthread_t threads[4];
 	struct sigaction action = {.sa_handler = opens};
 	pid_t pid;
 
-	must(file >= 0 && unlink(path) == 0 && ftruncate(file, 3 * BLOCK) == 0);
+	must(unnamed);
+	file = fileno(unnamed);
+	must(ftruncate(file, 3 * BLOCK) == 0);
 	must(pwrite(file, "x", 1, BLOCK) == 1);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
@@ -177,7 +180,7 @@ int main(void)
 	must(memory[BLOCK] == 'x');
 	said("a file's", mprotect(memory + PAGE, 2 * BLOCK, OPEN));
 	memory[BLOCK + 1] = 'y';
-	must(pread(file, path, 2, BLOCK) == 2 && path[1] == 'y' && munmap(memory, 3 * BLOCK) == 0);
+	must(pread(file, two, 2, BLOCK) == 2 && two[1] == 'y' && munmap(memory, 3 * BLOCK) == 0);
 	memory = mapped("a copy of a file", NULL, 3 * BLOCK, PROT_READ, MAP_PRIVATE, file, 0);
 	said("a copy's", mprotect(memory + PAGE, 2 * BLOCK, OPEN));
 	must(memory[BLOCK + 1] == 'y' && munmap(memory, 3 * BLOCK) == 0);
