@@ -10,6 +10,8 @@ use ream_sys::{Machine, Stop};
 /// pager; less while threads wait.
 const TURN: u32 = 200;
 const SHORT_TURN: u32 = 50;
+/// The same of moving out while nobody runs, when nobody waits for the pager alone.
+const CALM_TURN: u32 = 1000;
 /// Time between two errands of the helper when they do not seem to help, or have just been done, in microseconds.
 const PAUSE: u64 = 5000;
 /// What a call that moves pages costs, one that finds them in use by a device, and a guarded run that leaves, in microseconds.
@@ -26,12 +28,23 @@ pub(crate) const CLUSTER: u64 = 64;
 impl<M: Machine> Shard<M> {
     /// One turn of eviction. Returns whether there is more to do at once.
     pub(crate) fn balance(&mut self) -> bool {
+        let turn = if self.threads_waiting() > 0 { SHORT_TURN } else { TURN };
+        self.balance_within(turn, turn)
+    }
+
+    /// A turn of eviction while all threads wait: the stage is filled.
+    pub(crate) fn balance_in_calm(&mut self) {
+        self.tidying = true;
+        self.balance_within(SHORT_TURN, CALM_TURN);
+    }
+
+    /// The same, in as many microseconds of comparing and of moving out.
+    fn balance_within(&mut self, comparing: u32, moving: u32) -> bool {
         self.drop_old_ahead();
         if self.at_ease() {
             return false;
         }
-        let turn = if self.threads_waiting() > 0 { SHORT_TURN } else { TURN };
-        let mut budget = turn;
+        let mut budget = comparing;
         let before = (self.used, self.evictions, self.count(State::Clean));
         while self.free_pages() < self.marks.low + self.excess() && self.retire_one() {}
         let mut more = false;
@@ -53,9 +66,9 @@ impl<M: Machine> Shard<M> {
             while self.dirty_pages > 0 && self.flush() {}
         }
         // Move more out while the stage is not full.
-        budget = turn;
-        let staged = |shard: &Self| shard.ready() + shard.leaving.pages as u64 + shard.count(State::Cooling);
-        while staged(self) < self.marks.high + self.marks.cooling + self.excess() {
+        budget = moving;
+        let later = moving < CALM_TURN && self.waits_for_calm();
+        while !later && self.stage_lacks() > 0 {
             if budget == 0 {
                 more = true;
                 break;
@@ -107,6 +120,17 @@ impl<M: Machine> Shard<M> {
         more
     }
 
+    /// Pages that the stage holds when it is full.
+    pub(crate) fn stage_size(&self) -> u64 {
+        self.marks.high + self.marks.cooling
+    }
+
+    /// Pages that it lacks, and those held beyond the limit.
+    pub(crate) fn stage_lacks(&self) -> u64 {
+        let staged = self.ready() + self.leaving.pages as u64 + self.count(State::Cooling);
+        (self.stage_size() + self.excess()).saturating_sub(staged)
+    }
+
     /// Whether eviction has nothing to do for now. It begins when the stage falls short by some pages, and goes on until
     /// it is full.
     pub fn at_ease(&mut self) -> bool {
@@ -133,10 +157,8 @@ impl<M: Machine> Shard<M> {
 
     /// Gives up the frames of the run that has been clean longest. Returns whether there was one.
     pub(crate) fn retire_one(&mut self) -> bool {
-        while let Some((start, pages)) = self.clean.pop() {
-            if self.drop_clean(start, pages, State::Clean) > 0 {
-                return true;
-            }
+        if self.retire_clean() {
+            return true;
         }
         // Read-ahead that nobody touched is given up when nothing else is left, oldest first.
         if self.count(State::Ahead) > self.marks.ahead || self.free_pages() == 0 {
@@ -144,6 +166,16 @@ impl<M: Machine> Shard<M> {
                 if dropped > 0 {
                     return true;
                 }
+            }
+        }
+        false
+    }
+
+    /// The same; nothing else is given up when there was none.
+    pub(crate) fn retire_clean(&mut self) -> bool {
+        while let Some((start, pages)) = self.clean.pop() {
+            if self.drop_clean(start, pages, State::Clean) > 0 {
+                return true;
             }
         }
         false
@@ -310,6 +342,7 @@ impl<M: Machine> Shard<M> {
             self.note_nodes(page, frame, want);
             let outcome = self.machine.move_out(page, frame, want);
             let moved = outcome.pages;
+            self.calm.left(1, moved);
             if huge {
                 if let Some(fill) = self.frames.huge_fill(frame) {
                     *fill = Fill::of(moved);

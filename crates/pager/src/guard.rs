@@ -182,6 +182,7 @@ impl<M: Machine> Shard<M> {
             self.table.set(page, word.with_age(age));
             left += 1;
         }
+        self.calm.left(1, left as u32);
         self.used = self.used.saturating_sub(left);
         self.evictions += left;
         self.counters.evictions.add_alone(left);

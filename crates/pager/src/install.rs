@@ -7,7 +7,7 @@ use ream_stats::Install;
 use ream_sys::{Copied, Machine, Stop};
 
 /// Runs up to so many pages are copied in: moving them would interrupt every processor that runs a thread of the program.
-const COPIED: u32 = 8;
+pub(crate) const COPIED: u32 = 8;
 /// Pages that are copied at once.
 const PORTION: u32 = 32;
 

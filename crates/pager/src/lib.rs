@@ -7,6 +7,7 @@
 
 mod back;
 mod buddy;
+mod calm;
 mod commands;
 mod evict;
 mod faults;

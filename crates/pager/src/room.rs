@@ -48,7 +48,7 @@ impl<M: Machine> Shard<M> {
         self.used + pages <= self.limit
     }
 
-    fn empty_huge(&mut self) -> bool {
+    pub(crate) fn empty_huge(&mut self) -> bool {
         let Some(frame) = self.frames.take_any_huge_full() else { return false };
         self.give_huge_back(frame);
         true

@@ -12,7 +12,7 @@ use crate::volumes::Places;
 use crate::whole::Errands;
 use crate::wishes::Usages;
 use ream_page::{BLOCK_PAGES, Block, Frame, Page, Pages, Slot, State, Step, StoreId, VOLUMES, Word};
-use ream_policy::{Extents, Guarding, Marks, Shortage, Stage, Streams, Trial};
+use ream_policy::{Calm, Extents, Guarding, Marks, Shortage, Stage, Streams, Trial};
 use ream_store::Volumes;
 use ream_sys::memory::MapSlice;
 use ream_sys::{Errno, Machine};
@@ -132,6 +132,7 @@ pub struct Shard<M: Machine> {
     /// Of these, pages that were moved out.
     pub(crate) cooled: u64,
     pub(crate) guarding: Guarding,
+    pub(crate) calm: Calm,
     /// Whether pages may be guarded.
     pub(crate) guards: bool,
     pub(crate) leaving: Leaving,
@@ -251,6 +252,7 @@ impl<M: Machine> Shard<M> {
             evictions: 0,
             cooled: 0,
             guarding: Guarding::default(),
+            calm: Calm::default(),
             guards: false,
             leaving: Leaving::default(),
             left: 0,

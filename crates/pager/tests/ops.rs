@@ -3,6 +3,8 @@
 //!
 //! `REAM_FUZZ_SEED` sets the first seed, `REAM_FUZZ_RUNS` the number of runs, `REAM_FUZZ_STEPS` the operations of each.
 
+#[path = "ops/calm.rs"]
+mod calm;
 mod common;
 #[path = "ops/guards.rs"]
 mod guards;

@@ -3,10 +3,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod calm;
 mod guarding;
 pub mod replacement;
 pub mod streams;
 
+pub use calm::Calm;
 pub use guarding::Guarding;
 pub use replacement::{Extents, Marks, Queue, Shortage, Stage, Trial};
 pub use streams::{Direction, Plan, Streams};

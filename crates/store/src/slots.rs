@@ -238,15 +238,15 @@ impl Slots {
         None
     }
 
-    /// A segment to fill next: an empty one; else, where a quarter or more of the file is holes, one with many of
+    /// A segment to fill next: an empty one; else, where a third or more of the file is holes, one with many of
     /// them; else a new one; else any with room.
     fn choose(&mut self) -> Option<u32> {
         if let Some(segment) = self.pop_empty() {
             return Some(segment);
         }
         let free = self.frontier as u64 * SEGMENT as u64 - self.in_use;
-        if free * 4 >= self.frontier as u64 * SEGMENT as u64 {
-            if let Some(segment) = self.scan(SEGMENT / 4, 256) {
+        if free * 3 >= self.frontier as u64 * SEGMENT as u64 {
+            if let Some(segment) = self.roomiest(SEGMENT / 4, 256) {
                 return Some(segment);
             }
         }
@@ -263,6 +263,19 @@ impl Slots {
             }
         }
         None
+    }
+
+    /// The one with the most free slots, and `least` at least, of the next `steps` segments.
+    fn roomiest(&mut self, least: u32, steps: u32) -> Option<u32> {
+        let mut best = None;
+        for _ in 0..steps.min(self.frontier) {
+            self.hint = if self.hint + 1 >= self.frontier { 0 } else { self.hint + 1 };
+            let room = self.room.get(self.hint as usize).copied().unwrap_or(0);
+            if room >= least && room < SEGMENT && best.is_none_or(|(most, _)| room > most) {
+                best = Some((room, self.hint));
+            }
+        }
+        best.map(|(_, segment)| segment)
     }
 
     /// Lets go of a slot. One that a forked process may still read stays taken until [`Slots::thaw`]: then false.

@@ -529,6 +529,11 @@ impl Machine for LinuxMachine {
         }
     }
 
+    fn ask(&mut self, events: &mut Events) {
+        self.inbox.ready = true;
+        self.inbox.deliver(events, 0);
+    }
+
     fn submit(&mut self) {
         self.follower.take_back();
         if let Some(tiers) = &mut self.tiers {

@@ -258,6 +258,10 @@ pub trait Machine {
     fn submit(&mut self) {}
     /// Submits what was started, reports what happened, and sleeps as told if there is nothing. Events are appended.
     fn poll(&mut self, wait: Wait, events: &mut Events);
+    /// Reports what threads ask for, and changes of mappings, as far as `events` has room; nothing else that has happened.
+    fn ask(&mut self, events: &mut Events) {
+        let _ = events;
+    }
     /// Microseconds on a clock that does not go backwards.
     fn now_us(&mut self) -> u64;
     /// NUMA nodes that memory may come from, 1 to [`NODES`], numbered from 0. With one, none of the three below is called.

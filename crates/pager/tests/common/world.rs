@@ -5,12 +5,13 @@ use super::ops::Op;
 use ream_page::{Page, Run, Slot, StoreId};
 use ream_pager::{Config, Counters, Fatal, Fetch, Progress, Shard};
 use ream_stats::SwapProtocol;
+use ream_sys::Wait;
 use ream_sys::fake::{FakeMachine, Random, Script, Shape, Touch};
-use ream_sys::{Event, Events, Machine, Wait};
 
 mod hardships;
 mod late;
 mod nodes;
+mod turning;
 
 /// Areas lie so far apart, in pages.
 const SPAN: u64 = 8 * 512;
@@ -27,10 +28,10 @@ const UNMOVABLE: usize = 64;
 /// Most turns in a row that may ask for another one while nothing is under way.
 const RESTLESS: u32 = 2000;
 
-/// One page of an area.
 /// Most pages of a budget.
 pub const MOST: u64 = 9000;
 
+/// What is at one page of an area.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Unmapped,
@@ -60,6 +61,8 @@ pub struct World {
     forks: u8,
     /// Turns in a row that asked for another one although nothing is under way.
     restless: u32,
+    /// Pages moved out before what has arrived was looked at, and moves of these that interrupted a thread.
+    pub calm: (u64, u64),
     /// A cause to stop has been put there.
     may_stop: bool,
     may_be_corrupt: bool,
@@ -127,6 +130,7 @@ impl World {
             discarding: 0,
             forks: 0,
             restless: 0,
+            calm: (0, 0),
             may_stop: false,
             may_be_corrupt: false,
         }
@@ -281,60 +285,6 @@ impl World {
             }
         }
         panic!("the pager does not come to rest\n{}", self.shard.machine().dump());
-    }
-
-    fn turns(&mut self, count: u16) {
-        for _ in 0..count {
-            self.turn();
-        }
-    }
-
-    /// One turn as the pager's thread does it: work, sleep until something happens, take the events.
-    fn turn(&mut self) {
-        if self.shard.fatal().is_some() {
-            return;
-        }
-        let mut more = self.shard.work();
-        self.check();
-        if !more && self.shard.starved() {
-            // As the engine does when all that is left must stay: the helper that waits for a frame gets it.
-            let limit = self.shard.limit();
-            self.shard.set_limit(limit + RELIEF);
-            self.allow();
-            more = true;
-        }
-        let idle = self.shard.machine().in_flight() == 0 && !self.shard.machine().anyone_sleeps();
-        self.restless = if more && idle { self.restless + 1 } else { 0 };
-        if self.restless > RESTLESS {
-            let counts: Vec<u64> = (0..9).map(|number| self.shard.count(state(number))).collect();
-            let (used, limit, dump) = (self.shard.used(), self.shard.limit(), self.shard.machine().dump());
-            panic!("the pager finds no rest: {used} used of {limit}, by state {counts:?}\n{dump}");
-        }
-        let wait = match (more, self.shard.waiting()) {
-            (true, _) => Wait::No,
-            (false, 0) => Wait::Forever,
-            (false, _) => Wait::Micros(100),
-        };
-        self.take_events(wait);
-    }
-
-    fn take_events(&mut self, wait: Wait) {
-        if self.shard.fatal().is_some() {
-            return;
-        }
-        let mut events = Events::new();
-        self.machine().poll(wait, &mut events);
-        for event in events.as_slice() {
-            if !self.shard.event(*event) {
-                if let Event::Fault { page, .. } = event {
-                    self.machine().wake(Run { start: *page, pages: 1 });
-                }
-            }
-            self.check();
-            if self.shard.fatal().is_some() {
-                return;
-            }
-        }
     }
 
     /// What holds between any two calls.

@@ -194,6 +194,7 @@ pub(super) fn run() -> ! {
     let mut pager = Pager {
         shard,
         events: Events::new(),
+        asked: Events::new(),
         command: None,
         last_housekeeping: 0,
         last_look: process::now_us(),
@@ -215,6 +216,8 @@ pub(super) fn run() -> ! {
 struct Pager {
     shard: &'static mut Shard<LinuxMachine>,
     events: Events,
+    /// What is heard while it is waited for that all threads wait.
+    asked: Events,
     /// A command under way, and the doorbell page of whoever waits for it.
     command: Option<(Command, Page)>,
     last_housekeeping: u64,
@@ -353,12 +356,15 @@ impl Pager {
         let now = self.shard.machine_mut().now_us();
         self.shard.count_waiting(waiting, now.saturating_sub(self.last_look));
         self.last_look = now;
-        let mut index = 0;
+        let (mut index, mut arriving) = (0, false);
         while let Some(event) = self.events.as_slice().get(index).copied() {
             index += 1;
             // What was asked for goes out before what has arrived is looked at.
             if matches!(event, Event::Io { .. }) && self.shard.take_started() {
                 self.shard.machine_mut().submit();
+            }
+            if matches!(event, Event::Io { .. }) && !core::mem::replace(&mut arriving, true) {
+                self.shard.before_arrivals(&mut self.asked, &mut self.events);
             }
             if let Event::Fault { thread, .. } = event {
                 self.follow(thread);

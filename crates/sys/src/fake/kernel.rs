@@ -163,6 +163,17 @@ impl FakeMachine {
         if self.random.one_in(2) {
             self.report_io(events, limit);
         }
+        self.report_asked(events, limit);
+        let reported = before - events.room();
+        if reported < limit {
+            self.report_io(events, limit);
+        }
+        before - events.room()
+    }
+
+    /// Faults and changes of mappings, until the batch has grown by `limit`.
+    fn report_asked(&mut self, events: &mut Events, limit: usize) {
+        let before = events.room();
         let reported = |events: &Events| before - events.room();
         if self.stale.is_some() && self.random.one_in(4) && events.room() > 0 {
             events.push(self.stale.take().unwrap_or(Event::Io { tag: 0, result: 0 }));
@@ -190,10 +201,6 @@ impl FakeMachine {
                 self.map_next.push(run);
             }
         }
-        if reported(events) < limit {
-            self.report_io(events, limit);
-        }
-        reported(events)
     }
 }
 
@@ -245,6 +252,7 @@ impl Machine for FakeMachine {
         }
         let moved = self.moves_out(page, frame.0, pages);
         self.counts.moved_out += moved.pages as u64;
+        self.counts.interrupting += self.anyone_is_awake() as u64;
         self.between();
         moved
     }
@@ -507,6 +515,12 @@ impl Machine for FakeMachine {
 
     fn resume(&mut self) {
         self.standing = false;
+    }
+
+    fn ask(&mut self, events: &mut Events) {
+        self.enter("ask", 0, 0, 0);
+        self.between();
+        self.report_asked(events, usize::MAX);
     }
 
     fn poll(&mut self, wait: Wait, events: &mut Events) {

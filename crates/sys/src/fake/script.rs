@@ -117,6 +117,8 @@ pub struct Counts {
     pub moved_in: u64,
     /// Pages moved from the program.
     pub moved_out: u64,
+    /// Moves from the program while a thread of it was awake that had waited for a page.
+    pub interrupting: u64,
     /// Large pages that arrived whole.
     pub huge_in: u64,
     /// Large pages that left whole.

@@ -228,6 +228,11 @@ impl FakeMachine {
         }
     }
 
+    /// Whether a thread has been woken that has not come to what it was woken for.
+    pub(super) fn anyone_is_awake(&self) -> bool {
+        self.threads.values().any(|thread| matches!(thread.doing, Doing::Woken { .. }))
+    }
+
     /// What goes on between two calls of the pager: any of the program's threads may run.
     pub(super) fn between(&mut self) {
         if !self.map_next.is_empty() {
