@@ -238,14 +238,14 @@ impl Slots {
         None
     }
 
-    /// A segment to fill next: an empty one; else, where a third or more of the file is holes, one with many of
+    /// A segment to fill next: an empty one; else, where a quarter or more of the file is holes, one with many of
     /// them; else a new one; else any with room.
     fn choose(&mut self) -> Option<u32> {
         if let Some(segment) = self.pop_empty() {
             return Some(segment);
         }
         let free = self.frontier as u64 * SEGMENT as u64 - self.in_use;
-        if free * 3 >= self.frontier as u64 * SEGMENT as u64 {
+        if free * 4 >= self.frontier as u64 * SEGMENT as u64 {
             if let Some(segment) = self.roomiest(SEGMENT / 4, 256) {
                 return Some(segment);
             }
