@@ -29,17 +29,17 @@ impl<M: Machine> Shard<M> {
     /// One turn of eviction. Returns whether there is more to do at once.
     pub(crate) fn balance(&mut self) -> bool {
         let turn = if self.threads_waiting() > 0 { SHORT_TURN } else { TURN };
-        self.balance_within(turn, turn)
+        self.balance_within(turn, turn, false)
     }
 
     /// A turn of eviction while all threads wait: the stage is filled.
     pub(crate) fn balance_in_calm(&mut self) {
         self.tidying = true;
-        self.balance_within(SHORT_TURN, CALM_TURN);
+        self.balance_within(SHORT_TURN, CALM_TURN, true);
     }
 
-    /// The same, in as many microseconds of comparing and of moving out.
-    fn balance_within(&mut self, comparing: u32, moving: u32) -> bool {
+    /// A turn of as many microseconds of comparing and of moving out, `calm` or not.
+    fn balance_within(&mut self, comparing: u32, moving: u32, calm: bool) -> bool {
         self.drop_old_ahead();
         if self.at_ease() {
             return false;
@@ -67,7 +67,7 @@ impl<M: Machine> Shard<M> {
         }
         // Move more out while the stage is not full.
         budget = moving;
-        let later = moving < CALM_TURN && self.waits_for_calm();
+        let later = !calm && self.waits_for_calm();
         while !later && self.stage_lacks() > 0 {
             if budget == 0 {
                 more = true;

@@ -256,26 +256,24 @@ impl Slots {
     /// The next segment with at least `least` free slots, looking at no more than `steps`.
     fn scan(&mut self, least: u32, steps: u32) -> Option<u32> {
         for _ in 0..steps.min(self.frontier) {
-            self.hint = if self.hint + 1 >= self.frontier { 0 } else { self.hint + 1 };
-            let room = self.room.get(self.hint as usize).copied().unwrap_or(0);
-            if room >= least && room < SEGMENT {
-                return Some(self.hint);
+            if let Some((_, segment)) = self.next_segment(least) {
+                return Some(segment);
             }
         }
         None
     }
 
+    /// Goes on to the next segment: its room and its number when it has at least `least` free slots and is not wholly free.
+    fn next_segment(&mut self, least: u32) -> Option<(u32, u32)> {
+        self.hint = if self.hint + 1 >= self.frontier { 0 } else { self.hint + 1 };
+        let room = self.room.get(self.hint as usize).copied().unwrap_or(0);
+        (room >= least && room < SEGMENT).then_some((room, self.hint))
+    }
+
     /// The one with the most free slots, and `least` at least, of the next `steps` segments.
     fn roomiest(&mut self, least: u32, steps: u32) -> Option<u32> {
-        let mut best = None;
-        for _ in 0..steps.min(self.frontier) {
-            self.hint = if self.hint + 1 >= self.frontier { 0 } else { self.hint + 1 };
-            let room = self.room.get(self.hint as usize).copied().unwrap_or(0);
-            if room >= least && room < SEGMENT && best.is_none_or(|(most, _)| room > most) {
-                best = Some((room, self.hint));
-            }
-        }
-        best.map(|(_, segment)| segment)
+        let steps = 0..steps.min(self.frontier);
+        steps.filter_map(|_| self.next_segment(least)).max().map(|(_, segment)| segment)
     }
 
     /// Lets go of a slot. One that a forked process may still read stays taken until [`Slots::thaw`]: then false.
@@ -399,6 +397,18 @@ mod tests {
         slots.stop_growing(3 * 512);
         slots.set_limit(u32::MAX);
         assert_eq!((slots.limit(), slots.take(512)), (8 * 512, Ok((Slot(3 * 512), 512))));
+    }
+
+    #[test]
+    fn the_segment_with_most_holes_is_filled_first() {
+        let mut slots = Slots::new(8 * 512).unwrap();
+        for _ in 0..4 {
+            assert_eq!(slots.take(512).unwrap().1, 512);
+        }
+        for (segment, holes) in [(0, 130), (1, 200), (2, 400), (3, 150)] {
+            assert!((0..holes).all(|slot| slots.free(Slot(segment * 512 + slot))));
+        }
+        assert_eq!(slots.take(64), Ok((Slot(2 * 512), 64)));
     }
 
     #[test]
