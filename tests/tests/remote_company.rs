@@ -74,6 +74,21 @@ fn four_clients_at_once_get_the_same_and_none_more_than_its_quota() {
     }
 }
 
+/// The server counts in segments of 2 MiB with what belongs to them: of the last that the quota seems to allow it keeps none.
+#[test]
+fn a_quota_with_little_more_room_than_the_program_needs_is_enough() {
+    let scratch = Scratch::new("enough");
+    let key = scratch.file("key");
+    let clients = scratch.file("clients");
+    std::fs::write(&clients, format!("{} client 36M\n", make_key(&key))).expect("the list");
+    let server = MemoryServer::start("1G", &["--clients", &clients.display().to_string()]);
+    let Some(program) = compiled("c/checksum.c", &[]) else { return };
+    let run = || Run::of(&program).args(["32", "12", "2", "0"]);
+    let plain = run().finish();
+    at(&server, &key, run().memory(8)).finish().exited(0).same_as(&plain);
+    assert!(figure(&server, &key, "ream_server_quota_total") > 0, "the quota was never reached");
+}
+
 /// Clock ticks that a process has used.
 fn ticks(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its figures");

@@ -444,10 +444,12 @@ impl<M: Machine> Shard<M> {
         }
     }
 
-    /// A slot holds nothing, since writing it failed: free again if only space was missing, else out of service.
+    /// A slot holds nothing, since writing it failed: free again if only space was missing, though others are tried first, else
+    /// out of service.
     fn unwritten(&mut self, slot: Slot, errno: Errno) {
         self.machine.freed(slot);
         if is_full(errno) {
+            self.slots.refuse(slot);
             self.slots.free(slot);
         } else {
             self.slots.abandon(slot);
@@ -458,7 +460,10 @@ impl<M: Machine> Shard<M> {
     fn write_failed(&mut self, tag: u32, op: &Op, errno: Errno) {
         self.put_tag(tag);
         self.writing -= 1;
-        self.failures += 1;
+        match is_full(errno) {
+            true => self.no_room = errno,
+            false => self.failures += 1,
+        }
         for (index, at) in op.frames().enumerate() {
             let slot = Slot(op.slot + index as u32);
             self.frames.update(at, |info| info.set_io(false));
@@ -477,7 +482,8 @@ impl<M: Machine> Shard<M> {
             self.unwritten(slot, errno);
             self.enqueue_dirty(page);
         }
-        if is_full(errno) || self.failures > FAILURES {
+        // Where only space was missing, the next write goes elsewhere, until no slot is left.
+        if self.failures > FAILURES || is_full(errno) && Slot(op.slot).volume() != 0 {
             match Slot(op.slot).volume() {
                 0 => self.store_full = Some(errno),
                 // Its pages go to the first volume from now on.

@@ -160,6 +160,8 @@ pub struct Shard<M: Machine> {
     /// Ranges that have a volume of their own.
     pub(crate) places: Places,
     pub(crate) store_full: Option<Errno>,
+    /// What it means that no slot is left: how the store refused the last that it had no space for, else that it is full.
+    pub(crate) no_room: Errno,
     /// Whether a full store was tried once more before the program is stopped.
     pub(crate) tried_again: bool,
     pub(crate) failures: u32,
@@ -270,6 +272,7 @@ impl<M: Machine> Shard<M> {
             reserved: [0; VOLUMES],
             places: Places::new(),
             store_full: None,
+            no_room: Errno(28),
             tried_again: false,
             failures: 0,
             fetch: config.fetch,

@@ -144,6 +144,7 @@ impl<M: Machine> Shard<M> {
     /// What keeps the store may have room again.
     pub fn try_store_again(&mut self) {
         (self.store_full, self.tried_again) = (None, false);
+        self.slots.grow_again();
     }
 
     /// Whether there is a volume.
@@ -169,9 +170,19 @@ impl<M: Machine> Shard<M> {
     }
 
     fn take_of(&mut self, volume: u8, want: u32) -> Result<(Slot, u32), Errno> {
-        const FULL: Errno = Errno(28);
-        let (slot, count) = self.slots.take(volume, want).map_err(|_| FULL)?;
-        let reserved = self.reserved.get_mut(volume as usize).ok_or(FULL)?;
+        let found = self.take_with_space(volume, want).or_else(|grows| match grows {
+            // The file cannot grow: what is left are the holes that have space.
+            true => self.take_with_space(volume, want),
+            false => Err(false),
+        });
+        found.map_err(|_| self.no_room)
+    }
+
+    /// The same, once. The error tells whether it was the file that could not grow, after which the volume has no more slots
+    /// than the file has space for; else no slot is free.
+    fn take_with_space(&mut self, volume: u8, want: u32) -> Result<(Slot, u32), bool> {
+        let (slot, count) = self.slots.take(volume, want).map_err(|_| false)?;
+        let reserved = self.reserved.get_mut(volume as usize).ok_or(false)?;
         if slot.place() + count <= *reserved {
             return Ok((slot, count));
         }
@@ -192,64 +203,9 @@ impl<M: Machine> Shard<M> {
                     self.slots.free(slot.plus(index));
                 }
                 self.slots.stop_growing(volume, reserved);
-                Err(errno)
+                self.no_room = errno;
+                Err(true)
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-    use std::vec::Vec;
-
-    fn run(start: u64, pages: u64) -> Run {
-        Run { start: Page(start), pages }
-    }
-
-    #[test]
-    fn ranges_against_an_array() {
-        let mut places = Places::new();
-        let mut model = [0u8; 300];
-        let mut seed = 7u64;
-        for _ in 0..20_000 {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            let start = (seed >> 8) % 280;
-            let pages = (seed >> 32) % 20;
-            let volume = (seed % 4) as u8;
-            match seed >> 60 {
-                0..4 => places.forget(run(start, pages)),
-                _ => places.set(run(start, pages), volume).unwrap(),
-            }
-            let volume = if seed >> 60 < 4 { 0 } else { volume };
-            model[start as usize..(start + pages) as usize].fill(volume);
-            for (page, expected) in model.iter().enumerate() {
-                assert_eq!(places.of(Page(page as u64)), *expected, "page {page}");
-            }
-        }
-        let mut last = 0;
-        places.each(|run, volume| {
-            assert!(run.start.0 >= last && run.pages > 0 && volume > 0);
-            last = run.end().0;
-        });
-        places.forget(run(0, 300));
-        assert_eq!(places.len, 0);
-    }
-
-    #[test]
-    fn there_are_so_many_places() {
-        let mut places = Places::new();
-        let all: Vec<Run> = (0..PLACES as u64).map(|index| run(index * 10, 8)).collect();
-        all.iter().for_each(|run| places.set(*run, 1).unwrap());
-        assert_eq!(places.set(run(1 << 30, 1), 1), Err(Errno::NOMEM));
-        // Cut in two: the rest has no place.
-        places.forget(run(12, 1));
-        assert_eq!([11, 12, 13].map(|page| places.of(Page(page))), [1, 0, 0]);
-        places.forget(all[7]);
-        assert!(places.set(run(1 << 30, 1), 3).is_ok());
-        assert_eq!(places.of(Page(1 << 30)), 3);
     }
 }

@@ -6,6 +6,8 @@
 #[path = "ops/calm.rs"]
 mod calm;
 mod common;
+#[path = "ops/full.rs"]
+mod full;
 #[path = "ops/guards.rs"]
 mod guards;
 #[path = "ops/late.rs"]
@@ -346,24 +348,6 @@ fn the_space_of_what_is_freed_goes_back_to_the_file_system() {
         for op in &filled[2..] {
             assert!(world.apply(*op));
         }
-        world.finish();
-    }
-}
-
-#[test]
-fn a_full_store_is_tried_again_before_the_program_is_stopped() {
-    for seed in 1..4 {
-        let mut world = lived(seed, 1000, Fetch::Auto, &[Op::Map(0, 2900)]);
-        world.shard.machine_mut().set_store_slots(0, 1024);
-        let mut at = 0;
-        while at < 2900 && !world.shard.store_is_full() {
-            assert!(world.apply(Op::Walk(0, at, 1, 1, true)));
-            at += 1;
-        }
-        assert!((900..2900).contains(&at), "{at} pages were written when the store was full");
-        world.shard.machine_mut().set_store_slots(0, 1 << 16);
-        assert!(world.apply(Op::Walk(0, at, 2900 - at, 1, true)));
-        assert_eq!(world.shard.fatal(), None);
         world.finish();
     }
 }

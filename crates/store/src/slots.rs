@@ -11,6 +11,8 @@ const WORDS: u32 = SEGMENT / 64;
 const NIL: u32 = u32::MAX;
 /// Free segments that keep their space in any case: 16 MiB.
 const KEPT: u32 = 8;
+/// A segment that was refused is tried again after so many slots were found in holes instead: 16 MiB.
+const PATIENCE: u32 = 8 * SEGMENT;
 
 /// No slot is free below the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +54,14 @@ pub struct Slots {
     room: MapSlice<u32>,
     /// Links of the stacks of wholly free segments below the frontier; `NIL` ends one.
     next: MapSlice<u32>,
-    /// Those with space in the file, and those whose space was given back.
+    /// Those with space in the file, those whose space was given back, and those that what keeps the store had no space for.
     empty: Stack,
     punched: Stack,
+    refused: Stack,
+    /// Segments for which there was no space, in use or not: a bit each.
+    refusals: MapSlice<u64>,
+    /// Slots found in holes since one was refused.
+    patience: u32,
     /// Segments that have ever been used: the file's length.
     frontier: u32,
     /// Most segments there may be now, and by the limit.
@@ -82,6 +89,9 @@ impl Slots {
             next: MapSlice::new(segments as usize)?,
             empty: Stack::EMPTY,
             punched: Stack::EMPTY,
+            refused: Stack::EMPTY,
+            refusals: MapSlice::new(segments.div_ceil(64) as usize)?,
+            patience: 0,
             frontier: 0,
             segments,
             limit: segments,
@@ -132,12 +142,49 @@ impl Slots {
     pub fn set_limit(&mut self, slots: u32) {
         let tables = self.room.len() as u32;
         self.limit = (slots / SEGMENT).max(1).max(self.frontier).min(tables);
-        self.segments = self.limit;
+        self.grow_again();
     }
 
-    /// Raises the limit to what it was: the file system may have room again.
+    /// Raises the limit to what it was, and hands out again what was refused: what keeps the store may have room again.
     pub fn grow_again(&mut self) {
         self.segments = self.limit;
+        while let Some(segment) = self.refused.pop(&self.next) {
+            self.punched.push(&mut self.next, segment);
+        }
+        for word in self.refusals.as_mut_slice() {
+            *word = 0;
+        }
+    }
+
+    /// What keeps the store had no space for this slot, which is still taken: its segment is not handed out for a while, nor
+    /// are new ones.
+    pub fn refuse(&mut self, slot: Slot) {
+        let segment = slot.0 / SEGMENT;
+        if let Some(word) = self.refusals.get_mut(segment as usize / 64) {
+            *word |= 1 << (segment % 64);
+        }
+        if self.open == segment {
+            self.open = NIL;
+        }
+        self.segments = self.frontier;
+        self.patience = 0;
+    }
+
+    fn is_refused(&self, segment: u32) -> bool {
+        self.refusals.get(segment as usize / 64).is_some_and(|word| word >> (segment % 64) & 1 != 0)
+    }
+
+    /// One of the segments that were refused, once in a while: others who share the room may have left some.
+    fn pop_refused(&mut self) -> Option<u32> {
+        if self.patience < PATIENCE {
+            return None;
+        }
+        self.patience = 0;
+        let segment = self.refused.pop(&self.next)?;
+        if let Some(word) = self.refusals.get_mut(segment as usize / 64) {
+            *word &= !(1 << (segment % 64));
+        }
+        Some(segment)
     }
 
     /// Most slots there may be.
@@ -233,24 +280,26 @@ impl Slots {
             }
             self.mark(start, count);
             self.cursor += count;
+            self.patience = self.patience.saturating_add(count);
             return Some((Slot(start), count));
         }
         None
     }
 
     /// A segment to fill next: an empty one; else, where a quarter or more of the file is holes, one with many of
-    /// them; else a new one; else any with room.
+    /// them; else a new one; else one with as much room as there is.
     fn choose(&mut self) -> Option<u32> {
-        if let Some(segment) = self.pop_empty() {
+        if let Some(segment) = self.pop_empty().or_else(|| self.pop_refused()) {
             return Some(segment);
         }
-        let free = self.frontier as u64 * SEGMENT as u64 - self.in_use;
-        if free * 4 >= self.frontier as u64 * SEGMENT as u64 {
+        let (all, spared) = (self.frontier - self.refused.count, self.refused.count * SEGMENT);
+        let free = self.frontier as u64 * SEGMENT as u64 - self.in_use - spared as u64;
+        if free * 4 >= all as u64 * SEGMENT as u64 {
             if let Some(segment) = self.roomiest(SEGMENT / 4, 256) {
                 return Some(segment);
             }
         }
-        self.extend().or_else(|| self.scan(1, u32::MAX))
+        self.extend().or_else(|| self.roomiest(1, 256)).or_else(|| self.scan(1, u32::MAX))
     }
 
     /// The next segment with at least `least` free slots, looking at no more than `steps`.
@@ -267,7 +316,7 @@ impl Slots {
     fn next_segment(&mut self, least: u32) -> Option<(u32, u32)> {
         self.hint = if self.hint + 1 >= self.frontier { 0 } else { self.hint + 1 };
         let room = self.room.get(self.hint as usize).copied().unwrap_or(0);
-        (room >= least && room < SEGMENT).then_some((room, self.hint))
+        (room >= least && room < SEGMENT && !self.is_refused(self.hint)).then_some((room, self.hint))
     }
 
     /// The one with the most free slots, and `least` at least, of the next `steps` segments.
@@ -311,7 +360,10 @@ impl Slots {
         self.in_use -= 1;
         if let Some(room) = self.room.get_mut(segment as usize) {
             *room += 1;
-            if *room == SEGMENT && segment != self.open {
+            let whole = *room == SEGMENT && segment != self.open;
+            if whole && self.is_refused(segment) {
+                self.refused.push(&mut self.next, segment);
+            } else if whole {
                 self.empty.push(&mut self.next, segment);
             }
         }
@@ -364,157 +416,4 @@ impl Slots {
 }
 
 #[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-    use std::collections::BTreeSet;
-    use std::vec::Vec;
-
-    #[test]
-    fn whole_segments_are_aligned_and_contiguous() {
-        let mut slots = Slots::new(4096).unwrap();
-        let (slot, count) = slots.take(512).unwrap();
-        assert_eq!((slot.0 % 512, count), (0, 512));
-        let (small, _) = slots.take(3).unwrap();
-        let (whole, count) = slots.take(512).unwrap();
-        assert_eq!((whole.0 % 512, count), (0, 512));
-        assert!(small.0 / 512 != whole.0 / 512);
-    }
-
-    #[test]
-    fn the_limit_rises_as_far_as_the_tables_reach() {
-        let mut slots = Slots::new(8 * 512).unwrap();
-        slots.set_limit(2 * 512);
-        assert_eq!(slots.limit(), 2 * 512);
-        assert!(slots.take(512).is_ok() && slots.take(512).is_ok());
-        assert_eq!(slots.take(1), Err(SlotsFull));
-        // What is used stays.
-        slots.set_limit(512);
-        assert_eq!(slots.limit(), 2 * 512);
-        slots.set_limit(3 * 512 + 7);
-        assert!(slots.take(512).is_ok());
-        assert_eq!(slots.take(1), Err(SlotsFull));
-        slots.stop_growing(3 * 512);
-        slots.set_limit(u32::MAX);
-        assert_eq!((slots.limit(), slots.take(512)), (8 * 512, Ok((Slot(3 * 512), 512))));
-    }
-
-    #[test]
-    fn the_segment_with_most_holes_is_filled_first() {
-        let mut slots = Slots::new(8 * 512).unwrap();
-        for _ in 0..4 {
-            assert_eq!(slots.take(512).unwrap().1, 512);
-        }
-        for (segment, holes) in [(0, 130), (1, 200), (2, 400), (3, 150)] {
-            assert!((0..holes).all(|slot| slots.free(Slot(segment * 512 + slot))));
-        }
-        assert_eq!(slots.take(64), Ok((Slot(2 * 512), 64)));
-    }
-
-    #[test]
-    fn small_runs_lie_side_by_side() {
-        let mut slots = Slots::new(4096).unwrap();
-        let (first, count) = slots.take(64).unwrap();
-        assert_eq!(count, 64);
-        assert_eq!(slots.take(64).unwrap(), (Slot(first.0 + 64), 64));
-    }
-
-    #[test]
-    fn random_use_against_a_set() {
-        let mut slots = Slots::new(8 * 512).unwrap();
-        let mut held: Vec<u32> = Vec::new();
-        let mut set = BTreeSet::new();
-        let mut seed = 42u64;
-        let mut full = 0;
-        for step in 0..60_000 {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            // Phases of filling and of emptying.
-            if (seed >> 20) % 8 < if step / 7000 % 2 == 0 { 7 } else { 2 } {
-                let want = [1, 7, 64, 512][(seed % 4) as usize];
-                match slots.take(want) {
-                    Ok((start, count)) => {
-                        assert!(count >= 1 && count <= want);
-                        for slot in start.0..start.0 + count {
-                            assert!(slot < slots.length() && set.insert(slot), "slot handed out twice");
-                            held.push(slot);
-                        }
-                    }
-                    Err(SlotsFull) => {
-                        full += 1;
-                        assert_eq!(set.len(), 8 * 512, "full although slots are free");
-                    }
-                }
-            } else {
-                for _ in 0..(seed >> 8) % 200 {
-                    if held.is_empty() {
-                        break;
-                    }
-                    let slot = held.swap_remove((seed >> 30) as usize % held.len());
-                    assert!(set.remove(&slot));
-                    slots.free(Slot(slot));
-                }
-            }
-            assert_eq!(slots.in_use(), set.len() as u64);
-        }
-        assert!(full > 0, "the limit was never reached");
-    }
-
-    #[test]
-    fn space_that_is_not_needed_soon_is_given_back_once() {
-        let mut slots = Slots::new(200 * 512).unwrap();
-        let taken: Vec<Slot> = (0..120).map(|_| slots.take(512).unwrap().0).collect();
-        let free = |slots: &mut Slots, some: &[Slot]| {
-            for segment in some {
-                (0..512).for_each(|index| _ = slots.free(segment.plus(index)));
-            }
-        };
-        free(&mut slots, &taken[..30]);
-        assert_eq!(slots.spare(), None);
-        free(&mut slots, &taken[30..]);
-        let spare: BTreeSet<u32> = core::iter::from_fn(|| slots.spare()).map(|(slot, _)| slot.0).collect();
-        assert_eq!(spare.len(), 120 - 8);
-        // What has space is handed out first, then the rest.
-        let again: Vec<u32> = (0..120).map(|_| slots.take(512).unwrap().0.0).collect();
-        assert!(again[..8].iter().all(|slot| !spare.contains(slot)));
-        assert!(again[8..].iter().all(|slot| spare.contains(slot)));
-        assert_eq!(slots.length(), 120 * 512);
-        free(&mut slots, &taken[..1]);
-        assert_eq!(slots.spare(), None);
-    }
-
-    #[test]
-    fn an_abandoned_slot_is_not_handed_out_again() {
-        let mut slots = Slots::new(512).unwrap();
-        let (start, _) = slots.take(512).unwrap();
-        slots.abandon(start.plus(7));
-        assert_eq!(slots.in_use(), 511);
-        for index in (0..512).filter(|index| *index != 7) {
-            slots.free(start.plus(index));
-        }
-        assert_eq!(slots.in_use(), 0);
-        let mut count = 0;
-        while let Ok((first, found)) = slots.take(64) {
-            assert!(!(first.0..first.0 + found).contains(&(start.0 + 7)));
-            count += found;
-        }
-        assert_eq!(count, 511);
-    }
-
-    #[test]
-    fn frozen_slots_wait_for_the_last_lease() {
-        let mut slots = Slots::new(512).unwrap();
-        let (start, count) = slots.take(512).unwrap();
-        assert_eq!(count, 512);
-        slots.freeze();
-        assert!(!slots.may_overwrite(start));
-        slots.free(start);
-        slots.free(start.plus(1));
-        assert_eq!(slots.take(1), Err(SlotsFull));
-        slots.thaw(&mut |_| {});
-        assert!(slots.may_overwrite(start.plus(2)));
-        assert_eq!(slots.in_use(), 510);
-        assert_eq!(slots.take(2), Ok((start, 2)));
-    }
-}
+mod tests;

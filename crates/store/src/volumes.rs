@@ -102,6 +102,13 @@ impl Volumes {
         }
     }
 
+    /// What keeps the store had no space for a slot: see [`Slots::refuse`].
+    pub fn refuse(&mut self, slot: Slot) {
+        if let Some(slots) = self.get_mut(slot.volume()) {
+            slots.refuse(local(slot));
+        }
+    }
+
     /// Slots whose space is not needed soon: see [`Slots::spare`].
     pub fn spare(&mut self) -> Option<(Slot, u32)> {
         self.each_mut().find_map(|(volume, slots)| {

@@ -21,6 +21,9 @@ pub(super) struct Disk {
     pub reserved: [u32; VOLUMES],
     /// By volume, slots that there is space for; 0 where there is no such volume.
     pub capacity: [u32; VOLUMES],
+    /// As at a memory server: a write claims space for so many slots side by side, and a reservation claims none. 0: as on a
+    /// disk.
+    pub unit: u32,
     /// Slots that answer EIO.
     pub bad: BTreeSet<u32>,
     /// Slots that alone hold what a forked child may still read.
@@ -39,18 +42,19 @@ impl Disk {
         if self.allocated.contains(&slot) {
             return true;
         }
-        let volume = Slot(slot).volume();
-        if self.used(volume) >= self.capacity[volume as usize] {
+        let (volume, unit) = (Slot(slot).volume(), self.unit.max(1));
+        if self.used(volume) + unit > self.capacity[volume as usize] {
             return false;
         }
-        self.taken[volume as usize] += 1;
-        self.allocated.insert(slot)
+        self.taken[volume as usize] += unit;
+        self.allocated.extend((0..unit).map(|index| slot / unit * unit + index));
+        true
     }
 
     /// Claims space for the first slots of a volume; what was claimed stays claimed when it fails, as fallocate leaves it.
     pub fn reserve(&mut self, volume: u8, slots: u32) -> bool {
         let reserved = self.reserved[volume as usize];
-        if !(reserved..slots).all(|place| self.claim(Slot::at(volume, place).0)) {
+        if self.unit == 0 && !(reserved..slots).all(|place| self.claim(Slot::at(volume, place).0)) {
             return false;
         }
         self.reserved[volume as usize] = reserved.max(slots);

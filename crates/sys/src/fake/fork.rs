@@ -23,7 +23,9 @@ impl FakeMachine {
         self.memory.share_all();
         let mut memory = self.memory.clone();
         memory.become_child();
-        let mut stores = std::vec![Rc::new(RefCell::new(Disk::new(shape.store_slots)))];
+        let mut own = Disk::new(shape.store_slots);
+        own.unit = self.stores[0].borrow().unit;
+        let mut stores = std::vec![Rc::new(RefCell::new(own))];
         stores.extend(self.stores.iter().skip(1).cloned());
         let missing = std::iter::repeat_with(Rc::default);
         stores.extend(missing.take((parent.0 as usize + 1).saturating_sub(stores.len())));

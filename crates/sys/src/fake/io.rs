@@ -292,6 +292,11 @@ impl FakeMachine {
         self.stores[0].borrow_mut().capacity[volume as usize] = slots;
     }
 
+    /// Makes the own store one that claims space for so many slots side by side when one is written, and none before.
+    pub fn claim_by(&mut self, slots: u32) {
+        self.stores[0].borrow_mut().unit = slots;
+    }
+
     /// What a slot holds.
     pub fn slot(&self, store: StoreId, slot: Slot) -> Option<Content> {
         self.stores.get(store.0 as usize)?.borrow().slots.get(&slot.0).copied()
