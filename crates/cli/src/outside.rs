@@ -8,7 +8,8 @@ use crate::settings::{Settings, Source};
 use crate::{doctor, os, pages};
 use ream_options::pages::{HUGETLB, SHM, SMALL, STACK};
 use ream_options::{ENGINES, IO, PageChoice};
-use ream_stats::{Config, Lock, Pages, Region, tunables};
+use ream_stats::tunables::{self, Decided};
+use ream_stats::{Config, Lock, Pages, Region};
 use ream_sys::process;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -177,19 +178,24 @@ pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
     Ok((variable, without.1))
 }
 
+/// What malloc is told by the environment, and what the user has decided by that.
+fn decided() -> (OsString, Decided) {
+    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
+    let decided = tunables::decided(before.as_bytes(), |variable| std::env::var_os(variable).is_some());
+    (before, decided)
+}
+
 /// What the program's own mprotect and mmap ask for, where it has glibc's and the kernel gives large pages to who asks.
 fn hooked(heap: Pages, stack: Pages) -> u8 {
     if !pages::are_on() || os::large_pages_are_off() {
         return 0;
     }
-    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
-    let added = tunables::added(before.as_bytes(), |variable| std::env::var_os(variable).is_some(), false).len();
     // Whoever has decided on large pages of the heap, or on what malloc maps piece by piece, has what he wants.
-    let heap = match added {
+    let heap = match decided().1 {
         _ if !heap.large() => 0,
-        0 => 0,
-        1 => wish::HEAP,
-        _ => wish::HEAP | wish::PIECES,
+        Decided::All => 0,
+        Decided::Sizes => wish::HEAP,
+        Decided::Nothing => wish::HEAP | wish::PIECES,
     };
     let stack = match stack {
         Pages::Huge => wish::STACK | wish::WHOLE_STACK,
@@ -226,11 +232,10 @@ fn impossible(target: &Target, pages: &Config) -> Option<String> {
 
 /// Why a program's own malloc does not get large pages; `inherits` where its C library is the one that Ream is made for.
 pub fn heap_obstacle(program: &Path, inherits: bool) -> Option<&'static str> {
-    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
-    let decided = tunables::added(before.as_bytes(), |_| false, false).is_empty();
+    let (before, decided) = decided();
     match () {
         () if !inherits => Some("nothing tells that library to use them"),
-        () if decided && !decided_for_large(&before) => Some("GLIBC_TUNABLES says so"),
+        () if decided == Decided::All && !decided_for_large(&before) => Some("GLIBC_TUNABLES says so"),
         () if holds(program, tunables::LARGE.as_bytes()).unwrap_or(false) => None,
         _ => Some("its malloc is not that of glibc 2.35 or later"),
     }
@@ -259,8 +264,8 @@ fn holds(file: &Path, bytes: &[u8]) -> io::Result<bool> {
 /// The variable that has glibc advise its heap, which grows behind what is there when the program begins, and put more into
 /// it; `None` where the user has decided on it.
 fn told_malloc(whole: bool) -> Option<(OsString, OsString)> {
-    let before = std::env::var_os(tunables::VARIABLE).unwrap_or_default();
-    let added = tunables::added(before.as_bytes(), |variable| std::env::var_os(variable).is_some(), whole);
+    let (before, decided) = decided();
+    let added = tunables::added(decided, whole);
     let parts: Vec<_> = Some(before.as_bytes())
         .into_iter()
         .filter(|value| !value.is_empty())

@@ -454,7 +454,7 @@ unsafe fn with_tunable(
     let set = |variable: &str| unsafe { value(environment, variable) };
     let before = core::str::from_utf8(set(tunables::VARIABLE).unwrap_or(b"")).ok()?;
     let whole = pages::wanted(Region::Heap) == Pages::Huge && !process::untouched_memory_counts();
-    let added = tunables::added(before.as_bytes(), |name| set(name).is_some(), whole);
+    let added = tunables::added(tunables::decided(before.as_bytes(), |name| set(name).is_some()), whole);
     if added.is_empty() {
         return None;
     }

@@ -26,20 +26,40 @@ const SIZES: [(&str, &str); 3] = [
     ("glibc.malloc.top_pad", "MALLOC_TOP_PAD_"),
 ];
 
-/// What is added to the variable's value, part by part. Nothing where the user has decided on large pages, and no more than
-/// them where on sizes; `is_set` tells of other variables, and `whole` whether heaps of other threads may be opened as a whole: each
-/// then takes a large page for its first block, and as much address space and data as it is large.
-pub fn added(before: &[u8], is_set: impl Fn(&str) -> bool, whole: bool) -> &'static [&'static str] {
+/// What the user has decided about malloc.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decided {
+    /// Nothing.
+    Nothing,
+    /// What it maps by itself and what it gives back.
+    Sizes,
+    /// Whether it asks for large pages, and so the rest as well.
+    All,
+}
+
+/// What the user has decided by the variable's value, `before`, and by other variables, of which `is_set` tells.
+pub fn decided(before: &[u8], is_set: impl Fn(&str) -> bool) -> Decided {
     let names = |name: &str| {
         before.split(|byte| *byte == b':').any(|one| one.split(|byte| *byte == b'=').next() == Some(name.as_bytes()))
     };
     if names(LARGE) {
-        return &[];
+        return Decided::All;
     }
     match SIZES.iter().any(|(name, variable)| names(name) || is_set(variable)) {
-        true => &ADDED[..1],
-        false if whole => &ADDED,
-        false => &ADDED[..3],
+        true => Decided::Sizes,
+        false => Decided::Nothing,
+    }
+}
+
+/// What is added to the variable's value, part by part: nothing that is not left to us. `whole` tells whether heaps of other
+/// threads may be opened as a whole: each then takes a large page for its first block, and as much address space and data as it
+/// is large.
+pub fn added(decided: Decided, whole: bool) -> &'static [&'static str] {
+    match decided {
+        Decided::All => &[],
+        Decided::Sizes => &ADDED[..1],
+        Decided::Nothing if whole => &ADDED,
+        Decided::Nothing => &ADDED[..3],
     }
 }
 
@@ -49,16 +69,17 @@ mod tests {
 
     #[test]
     fn what_the_user_decided_stays() {
-        let of = |before: &str| added(before.as_bytes(), |_| false, false).len();
-        assert_eq!([of(""), of("glibc.cpu.x=2"), of("glibc.malloc.top_pad_=1")], [3; 3]);
-        assert_eq!([of("glibc.malloc.hugetlb=0"), of("glibc.cpu.x=2:glibc.malloc.hugetlb=2")], [0; 2]);
+        let of = |before: &str| decided(before.as_bytes(), |_| false);
+        assert_eq!([of(""), of("glibc.cpu.x=2"), of("glibc.malloc.top_pad_=1")], [Decided::Nothing; 3]);
+        assert_eq!([of("glibc.malloc.hugetlb=0"), of("glibc.cpu.x=2:glibc.malloc.hugetlb=2")], [Decided::All; 2]);
+        assert!(added(Decided::All, true).is_empty());
         for (name, variable) in SIZES {
             for before in [name, "glibc.cpu.x=2"] {
-                let one = added(before.as_bytes(), |asked| before != name && asked == variable, true);
-                assert_eq!(one, ["glibc.malloc.hugetlb=1"], "{name}");
+                let one = decided(before.as_bytes(), |asked| before != name && asked == variable);
+                assert_eq!((one, added(one, true)), (Decided::Sizes, &["glibc.malloc.hugetlb=1"][..]), "{name}");
             }
         }
-        assert_eq!(added(b"", |_| false, true).len(), 4);
+        assert_eq!([false, true].map(|whole| added(Decided::Nothing, whole).len()), [3, 4]);
         assert!(ADDED[0].starts_with(LARGE));
     }
 }
