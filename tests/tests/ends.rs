@@ -125,6 +125,15 @@ fn a_store_at_its_limit_stops_the_program() {
     needs_more_than_there_is(Run::of(&program).arg("256").memory(64).option("--store-limit=96M"));
 }
 
+/// What was read back needs its place in the store no more: 60 MiB fit in 16 of RAM and 50 there.
+#[test]
+fn store_and_budget_hold_different_pages_when_the_store_is_full() {
+    let Build::Ready(program) = build("c/checksum.c", &[]) else { return };
+    let run = || Run::of(&program).args(["60", "4", "2", "0"]);
+    let plain = run().finish();
+    run().memory(16).option("--store-limit=50M").finish().exited(0).same_as(&plain);
+}
+
 #[test]
 fn a_full_disk_stops_the_program() {
     let Build::Ready(program) = build("c/large_threads.c", &[]) else { return };

@@ -7,6 +7,7 @@ use crate::settings::{Given, Settings};
 use ream_options::show_size;
 use ream_server::client::{Caller, Calling, Lease, hold as hold_lease};
 use ream_server::keys::{self, Pair};
+use ream_server::usable;
 use ream_stats::{Config, Remote, Text};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs};
@@ -91,9 +92,7 @@ struct Called {
 
 /// What the rules for a session's store are, where that is at memory servers.
 pub struct Rules {
-    /// Copies of each page at servers, and whether one of them has sums.
-    pub replicas: u32,
-    /// See `replicas`.
+    /// Whether one of them has sums.
     pub parity: bool,
     /// Whether a disk is below them, on which each page has its place, wherever it is.
     pub below: bool,
@@ -104,20 +103,20 @@ pub struct Rules {
 impl From<&Config> for Rules {
     fn from(config: &Config) -> Rules {
         let ceiling = if config.store_ceiling_bytes == 0 { u64::MAX } else { config.store_ceiling_bytes };
-        Rules { replicas: config.replicas, parity: config.parity != 0, below: config.below != 0, ceiling }
+        Rules { parity: config.parity != 0, below: config.below != 0, ceiling }
     }
 }
 
-/// How many bytes a session may store at servers with these quotas.
+/// How many bytes a session may store at servers with these quotas. With two copies that is what there is room for once: second
+/// copies are given up before anything is refused.
 pub fn limit_of(quotas: &[u64], rules: &Rules) -> u64 {
     if rules.below {
         return rules.ceiling;
     }
-    let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(*quota));
-    let largest = quotas.iter().copied().max().unwrap_or(0);
-    // Copies lie at different servers: what the largest has beyond the others together is of no use then.
-    let mut limit = if rules.replicas > 1 { (all / 2).min(all - largest) } else { all };
+    let all = quotas.iter().fold(0u64, |all, quota| all.saturating_add(usable(*quota)));
+    let mut limit = all;
     if rules.parity {
+        let largest = quotas.iter().copied().map(usable).max().unwrap_or(0);
         // One of them has sums only, and as much as an eighth of what is stored may be gaps.
         limit = ((all - largest) / 9 * 8).saturating_sub(8 << 20);
     }
@@ -186,12 +185,8 @@ impl Leased {
     pub fn place(&self, settings: &Settings, local: Option<&Place>) -> Place {
         let quotas: Vec<u64> =
             self.servers.iter().filter_map(|(_, called)| Some(called.as_ref().ok()?.lease.quota)).collect();
-        let rules = Rules {
-            replicas: settings.replicas,
-            parity: settings.parity,
-            below: settings.has_disk_below(),
-            ceiling: ceiling(settings, local),
-        };
+        let rules =
+            Rules { parity: settings.parity, below: settings.has_disk_below(), ceiling: ceiling(settings, local) };
         let limit = limit_of(&quotas, &rules);
         let names: Vec<String> = self.servers.iter().map(|(server, _)| format!("tcp://{server}")).collect();
         let names = names.join(",");
@@ -391,22 +386,18 @@ mod tests {
 
     #[test]
     fn what_may_be_stored_by_quotas_and_copies() {
-        let limit = |quotas: &[u64], replicas, parity, ceiling| {
-            limit_of(quotas, &Rules { replicas, parity, below: false, ceiling })
-        };
+        let limit = |quotas: &[u64], parity, ceiling| limit_of(quotas, &Rules { parity, below: false, ceiling });
         let (mib, all) = (1 << 20, u64::MAX);
-        assert_eq!(limit(&[40 * mib, 100 * mib], 1, false, all), 140 * mib);
-        assert_eq!(limit(&[40 * mib, 100 * mib], 2, false, all), 40 * mib);
-        // A third makes use of what the second has beyond the first.
-        assert_eq!(limit(&[40 * mib, 100 * mib, 80 * mib], 2, false, all), 110 * mib);
-        assert_eq!(limit(&[45 * mib, 45 * mib, 90 * mib], 1, true, all), 72 * mib);
-        assert_eq!(limit(&[u64::MAX, 5], 1, false, 9), 9);
-        assert_eq!(limit(&[], 1, false, all), 0);
-        assert_eq!(limit_of(&[5], &Rules { replicas: 1, parity: false, below: true, ceiling: 9 }), 9);
+        // Of segments of 2 MiB the last has no room, since their seals take some.
+        assert_eq!(limit(&[40 * mib, 101 * mib], false, all), (38 + 100) * mib);
+        assert_eq!(limit(&[46 * mib + 1, 47 * mib, 91 * mib], true, all), 72 * mib);
+        assert_eq!(limit(&[u64::MAX, 5], false, 9), 9);
+        assert_eq!(limit(&[], false, all), 0);
+        assert_eq!(limit_of(&[5], &Rules { parity: false, below: true, ceiling: 9 }), 9);
         let mut config = Config::new();
         assert_eq!(Rules::from(&config).ceiling, all);
-        (config.replicas, config.parity, config.store_ceiling_bytes) = (2, 1, 7);
+        (config.parity, config.store_ceiling_bytes) = (1, 7);
         let rules = Rules::from(&config);
-        assert_eq!((rules.replicas, rules.parity, rules.ceiling), (2, true, 7));
+        assert_eq!((rules.parity, rules.ceiling), (true, 7));
     }
 }

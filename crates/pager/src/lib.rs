@@ -9,6 +9,7 @@ mod back;
 mod buddy;
 mod calm;
 mod commands;
+mod duplicates;
 mod evict;
 mod faults;
 mod fork;

@@ -141,7 +141,13 @@ impl<M: Machine> Shard<M> {
                     self.slots.grow_again();
                     return true;
                 }
-                Some(errno) => self.fail(Fatal::StoreFull(Some(errno))),
+                Some(errno) => {
+                    if self.give_up_duplicates() {
+                        self.store_full = None;
+                        return true;
+                    }
+                    self.fail(Fatal::StoreFull(Some(errno)));
+                }
                 None => self.starved = self.barren,
             }
         }

@@ -19,6 +19,7 @@ mod places;
 mod stream;
 
 pub use listen::{Config, Server};
+pub use memory::usable;
 pub use stream::PATIENCE;
 
 /// A connection's thread needs no more stack.

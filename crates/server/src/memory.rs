@@ -10,6 +10,11 @@ pub(crate) const SEGMENT: u32 = 512;
 /// What a segment costs, with the seals of its pages, in bytes.
 pub(crate) const COST: u64 = SEGMENT as u64 * (PAGE + SEAL) as u64;
 
+/// Bytes of pages for which so much memory, or such a quota, is enough.
+pub fn usable(bytes: u64) -> u64 {
+    bytes / COST * SEGMENT as u64 * PAGE as u64
+}
+
 /// An account of bytes with a limit.
 pub(crate) struct Account {
     limit: u64,

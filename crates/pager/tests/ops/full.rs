@@ -80,3 +80,21 @@ fn what_was_refused_is_tried_as_soon_as_a_server_is_back() {
         world.finish();
     }
 }
+
+/// What was read back needs its place in the store no more.
+#[test]
+fn a_full_store_and_the_budget_hold_different_pages() {
+    for seed in 1..6 {
+        let mut world = lived(seed, 1000, Fetch::Auto, &[Op::Map(0, 3000)]);
+        // With metadata these are about as many as both can hold.
+        world.shard.machine_mut().set_store_slots(0, 4 * 512);
+        assert!(world.apply(Op::Walk(0, 0, 3000, 1, true)));
+        for round in 0..4 {
+            assert!(world.apply(Op::Walk(0, 0, 3000, 1, false)) && world.apply(Op::Threads(0, 0, 3000, 4, 300, round)));
+            assert_eq!(world.shard.fatal(), None, "seed {seed}, round {round}");
+        }
+        world.shard.machine_mut().set_store_slots(0, 1 << 16);
+        world.shard.try_store_again();
+        world.finish();
+    }
+}

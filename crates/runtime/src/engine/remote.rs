@@ -112,6 +112,14 @@ fn is_above_a_disk() -> bool {
     ENGINE.session().is_some_and(|session| session.config().below != 0)
 }
 
+/// Whether it is the local copy, or --store-limit, that leaves no more room, and not the memory servers.
+fn is_short_of_local_room() -> bool {
+    ENGINE.session().is_some_and(|session| {
+        let (config, limit) = (session.config(), session.servers().limit());
+        config.spill != 0 && config.store_ceiling_bytes != 0 && limit >= config.store_ceiling_bytes
+    })
+}
+
 /// What the file here is.
 fn local() -> &'static str {
     if is_above_a_disk() { "the disk below the memory servers" } else { "the local copy (--spill)" }
@@ -233,9 +241,14 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
         }
         Fatal::StoreFull(errno) => {
             let errno = errno.map_or(28, |errno| errno.0);
-            if is_above_a_disk() {
+            if is_above_a_disk() || is_short_of_local_room() {
                 tell(format_args!(
-                    "the disk below the memory servers {} has no room left for this program (errno {errno}), and each page has its place there: it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --store-limit or name another directory",
+                    "{} {} has no room left for this program (errno {errno}), and each page has its place there: it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --store-limit or name another directory",
+                    if is_above_a_disk() {
+                        "the disk below the memory servers"
+                    } else {
+                        "the local copy (--spill) beside"
+                    },
                     Names(u32::MAX),
                     shard.slots_in_use() / 256,
                     shard.used() / 256,

@@ -1,7 +1,7 @@
 //! When the program must be stopped: its memory cannot be served any more, and it is told why.
 
 use super::message::tell;
-use super::remote;
+use super::{ENGINE, remote};
 use ream_pager::{Fatal, Shard};
 use ream_sys::{LinuxMachine, process};
 
@@ -35,7 +35,9 @@ pub(super) fn stop(why: Fatal, shard: &mut Shard<LinuxMachine>) -> ! {
                 errno,
                 shard.slots_in_use() / 256,
                 shard.used() / 256,
-                if NO_ROOM.contains(&errno) {
+                if NO_ROOM.contains(&errno) && is_in_memory() {
+                    "make zip: larger, or name a directory or a memory server below it (--store zip:SIZE --store DIRECTORY)"
+                } else if NO_ROOM.contains(&errno) {
                     "give --store a directory with more room or raise --store-limit"
                 } else {
                     "check the disk, or give --store another one"
@@ -47,6 +49,11 @@ pub(super) fn stop(why: Fatal, shard: &mut Shard<LinuxMachine>) -> ! {
         }
     }
     end()
+}
+
+/// Whether the store is compressed memory alone.
+fn is_in_memory() -> bool {
+    ENGINE.session().is_some_and(|session| session.config().zip_alone != 0)
 }
 
 /// Ends the process.
