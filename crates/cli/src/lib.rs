@@ -72,8 +72,7 @@ pub fn main() -> i32 {
     match outcome {
         Ok(status) => status,
         Err(failure) => {
-            // Where standard error is closed there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            os::say(&failure.to_string());
             failure.status
         }
     }

@@ -71,6 +71,8 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
     let told = os::end_signals();
     let server = Server::bind(config).map_err(|(address, error)| {
         Failure::new(format!("serve: {address}: {}; name an address of this machine and a free port", reason(&error)))
+    // Whoever read its lines may go.
+    os::ignore_broken_pipes();
     })?;
     let failed = |error: io::Error| Failure::new(format!("serve: {}", reason(&error)));
     let (at, metrics) = server.addresses().map_err(failed)?;
@@ -79,7 +81,7 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
         None => "INSECURE: no keys, no encryption; whoever reaches it may use it".to_owned(),
     };
     let metrics = metrics.map_or_else(String::new, |address| format!(", metrics at http://{address}/metrics"));
-    eprintln!("ream: serving {} at tcp://{at}{metrics}; {who}", show_size(memory));
+    os::say(&format!("ream: serving {} at tcp://{at}{metrics}; {who}", show_size(memory)));
     server.run(told).map_err(failed)?;
     Ok(0)
 }

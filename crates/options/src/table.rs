@@ -195,7 +195,8 @@ pub const OPTIONS: &[Spec] = &[
         long: "When the session ends, prints a summary to standard error: budget, peak resident, peak managed, \
                faults, bytes in and out, time waited, and so on. With =FILE it is written there instead, as JSON. The \
                session ends with its last process: where others outlive the first one, as Python's multiprocessing \
-               has them, or where that is killed, the summary comes after the command has returned.",
+               has them, or where that is killed, the summary comes after the command has returned. A FILE that cannot be written then, or a \
+               FIFO that nobody reads, is said in one line; the exit status stays the program's.",
         variable: "REAM_SUMMARY",
         in_file: true,
         ..PLAIN
@@ -207,7 +208,7 @@ pub const OPTIONS: &[Spec] = &[
         default: "warn",
         help: "what to report while running, and where",
         long: "What Ream reports while the program runs: error, warn, info or debug. Written to standard error, or \
-               appended to FILE.",
+               appended to FILE; to standard error, too, what cannot be appended, as where FILE is a FIFO that nobody reads.",
         variable: "REAM_LOG",
         in_file: true,
         ..PLAIN
