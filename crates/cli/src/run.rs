@@ -354,8 +354,8 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
             let new = !path.exists();
             drop(appendable("--summary", path)?);
             if new {
-                // Only tried: until there is a summary nobody should find an empty one.
-                let _ = std::fs::remove_file(path);
+                // Only tried: until there is a summary nobody should find an empty one. A link to it stays.
+                let _ = std::fs::canonicalize(path).and_then(std::fs::remove_file);
             }
             config.summary = ream_stats::Summary::Json as u32;
             config.summary_path = text("--summary", path)?;
