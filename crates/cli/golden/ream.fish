@@ -78,6 +78,7 @@ complete -c ream -n "__fish_seen_subcommand_from status" -l server -x -d 'show w
 complete -c ream -n "__fish_seen_subcommand_from status" -l json -d 'print the findings as JSON'
 complete -c ream -n "__fish_seen_subcommand_from status" -l all -d 'list every process that may be looked at'
 complete -c ream -n "__fish_seen_subcommand_from status" -s h -l help -d 'print help'
+complete -c ream -n "__fish_seen_subcommand_from add-store" -s h -l help -d 'print help'
 complete -c ream -n "__fish_seen_subcommand_from compare" -l runs -x -d 'rounds in which everything runs once'
 complete -c ream -n "__fish_seen_subcommand_from compare" -l seconds -x -d 'begin no round that would not end by then'
 complete -c ream -n "__fish_seen_subcommand_from compare" -l with -x -d 'settings to try, such as "--pages=huge"; may be repeated'

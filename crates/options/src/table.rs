@@ -575,6 +575,7 @@ pub const OPTIONS: &[Spec] = &[
             "doctor",
             "setup",
             "status",
+            "add-store",
             "compare",
             "mark",
             "unmark",

@@ -23,6 +23,13 @@ fn names_letters_and_variables_are_unique() {
     }
 }
 
+#[test]
+fn every_command_has_help() {
+    for command in COMMANDS {
+        assert!(find(command.name, "help").is_some_and(|spec| spec.short == Some('h')), "{}", command.name);
+    }
+}
+
 /// A variable's name is the flag's, so that who knows one knows the other.
 #[test]
 fn variables_are_named_after_flags() {
