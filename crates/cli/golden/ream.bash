@@ -24,7 +24,7 @@ _ream() {
         doctor) options="--store -s --replicas --spill --parity --key --servers --insecure --pages --json --help -h" words="" ;;
         setup) options="--dry-run --undo --hugetlb --hugetlb-1g --memlock --group --no-userfaultfd --no-thp --no-sysctl --no-binfmt --help -h" words="" ;;
         status) options="--key --servers --insecure --server --json --all --help -h" words="" ;;
-        add-store) options="" words="" ;;
+        add-store) options="--help -h" words="" ;;
         compare) options="--runs --seconds --with --stdin --save --json --help -h" words="" ;;
         mark) options="--memory -m --pages --prefault --prefault= --lock --lock= --show --help -h" words="" ;;
         unmark) options="--help -h" words="" ;;

@@ -4,18 +4,22 @@
 mod door;
 mod join;
 
+use crate::failure::reason;
 use crate::keeper;
 use crate::os;
 use join::Doors;
 use ream_stats::{Config, Identity, Report, Session, Summary};
+use ream_sys::file::Fd;
+use ream_sys::quiet;
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::Duration;
 
 /// The name under which the command is the agent.
@@ -167,7 +171,7 @@ impl Watch {
 
     /// Looks after the session until no process of it is left.
     fn watch(mut self) {
-        if self.config.summary() != Summary::Text {
+        if self.config.summary() == Summary::Off {
             close_standard_error();
         }
         let mut empty_since = None;
@@ -187,6 +191,7 @@ impl Watch {
                 Some(left.max(1) as u32)
             } else {
                 empty_since = None;
+                self.let_go();
                 // Entries without a process behind them, such as that of a child before its first instruction, and
                 // processes without a descriptor are looked at again; all others wake us when they end.
                 let watched = self.processes.values().flatten().count();
@@ -194,6 +199,15 @@ impl Watch {
             };
             let processes = self.processes.values().flatten().map(AsRawFd::as_raw_fd);
             os::wait_readable(processes.chain([self.bell.as_raw_fd()]), timeout);
+        }
+    }
+
+    /// Where the summary goes to a file only its failure would go to standard error, which is not kept open for those who go on
+    /// when the program itself has ended.
+    fn let_go(&self) {
+        let lives = |root: Identity| self.processes.contains_key(&(root.pid, root.start));
+        if self.config.summary() == Summary::Json && !self.session.root().is_some_and(lives) {
+            close_standard_error();
         }
     }
 
@@ -239,21 +253,36 @@ pub fn address(agent: u32, nonce: u64, door: u64, config: &Config) -> String {
 fn summarise(session: &Session, config: &Config) {
     if session.claim_summary() {
         let report = Report::of(session, os::now_ms());
+        let path = Path::new(OsStr::from_bytes(config.summary_path.as_bytes()));
         let mut text = String::new();
-        // Writing to a string cannot fail, and who is left to be told that a file could not be written?
-        let _ = match config.summary() {
+        let written = match config.summary() {
             Summary::Off => Ok(()),
             Summary::Text => report
                 .write_text(&mut text)
                 .map_err(io::Error::other)
-                .and_then(|()| io::stderr().write_all(text.as_bytes())),
-            Summary::Json => report
-                .write_json(&mut text)
-                .map_err(io::Error::other)
-                .and_then(|()| std::fs::write(OsStr::from_bytes(config.summary_path.as_bytes()), &text)),
+                // Whoever cannot have it on standard error cannot be told either.
+                .map(|()| drop(io::stderr().write_all(text.as_bytes()))),
+            Summary::Json => {
+                report.write_json(&mut text).map_err(io::Error::other).and_then(|()| save(path, text.as_bytes()))
+            }
         };
+        if let Err(error) = written {
+            let why = match error.raw_os_error() {
+                Some(libc::ENXIO | libc::EPIPE) => "nobody reads it".to_owned(),
+                Some(libc::EAGAIN) => "its reader does not read on".to_owned(),
+                _ => reason(&error),
+            };
+            let _ = writeln!(io::stderr(), "ream: --summary: {}: {why}; the summary is left out", path.display());
+        }
     }
     close_standard_error();
+}
+
+/// Writes a file; a FIFO that nobody reads is not waited for.
+fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    let file = options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    quiet::write_all(Fd(file.as_raw_fd()), bytes).map_err(|error| io::Error::from_raw_os_error(error.0.into()))
 }
 
 /// Whether a process lives: then a descriptor of it, or `Some(None)` where it lives but the kernel gives none.

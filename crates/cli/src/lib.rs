@@ -72,8 +72,7 @@ pub fn main() -> i32 {
     match outcome {
         Ok(status) => status,
         Err(failure) => {
-            // Where standard error is closed there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "{failure}");
+            os::say(&failure.to_string());
             failure.status
         }
     }
@@ -109,7 +108,7 @@ fn command(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure
             print(&text).map(|_| status)
         }
         "setup" => no_more(&arguments.rest).and_then(|()| setup::main(&arguments)),
-        "serve" => no_more(&arguments.rest).and_then(|()| serve::serve(&arguments.flags)),
+        "serve" => no_more(&arguments.rest).and_then(|()| serve::serve(arguments.flags)),
         "keys" => serve::keys(&arguments.rest).and_then(|text| print(&text)),
         "status" if arguments.flags.iter().any(|given| given.spec.name == "server") => {
             no_more(&arguments.rest)?;

@@ -5,10 +5,12 @@ mod window;
 
 mod files;
 pub mod hook;
+mod lines;
 mod signals;
 pub mod trace;
 
 pub use files::{copy_attributes, directory, exchange_files, name_file, nameless_file, program_in_memory, seal};
+pub use lines::{say, write_line};
 pub use signals::end_signals;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -64,9 +66,18 @@ pub fn ignore_signals_of_groups() {
 
 /// Whether the effective user may execute a file.
 pub fn may_execute(file: &Path) -> bool {
+    may(file, libc::X_OK)
+}
+
+/// Whether the effective user may write to a file.
+pub fn may_write(file: &Path) -> bool {
+    may(file, libc::W_OK)
+}
+
+fn may(file: &Path, access: libc::c_int) -> bool {
     let Ok(path) = c_string(file.as_os_str()) else { return false };
     // SAFETY: a zero-terminated path.
-    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), access, libc::AT_EACCESS) == 0 }
 }
 
 /// Whether a file was given capabilities.

@@ -341,7 +341,7 @@ pub fn hold_within(remote: &Remote, patience: Duration) -> io::Result<TcpStream>
 /// What is wrong with keys, server or the way there.
 pub fn status(flags: Vec<Given>, json: bool) -> Result<String, Failure> {
     let wanted = flags.iter().rfind(|given| given.spec.name == "server").cloned();
-    let settings = Settings::settle("status", flags, &|name| std::env::var_os(name), Vec::new())?;
+    let settings = crate::settle("status", flags)?;
     let wanted = wanted.ok_or_else(|| Failure::new("--server: no server is named"))?;
     let server = wanted.server(wanted.text.as_deref().unwrap_or_default())?;
     let server = server.ok_or_else(|| wanted.refuse("not tcp://HOST:PORT"))?;

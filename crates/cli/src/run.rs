@@ -13,10 +13,11 @@ use crate::{agent, budget, code, doctor, job, library, mpi, os, outside, place, 
 use ream_options::pages::TEXT;
 use ream_options::{ENGINES, IO, show_size};
 use ream_stats::{Config, Identity, Lock, Session, Text};
+use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The engine for ordinary users.
@@ -353,8 +354,8 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
             let new = !path.exists();
             drop(appendable("--summary", path)?);
             if new {
-                // Only tried: until there is a summary nobody should find an empty one.
-                let _ = std::fs::remove_file(path);
+                // Only tried: until there is a summary nobody should find an empty one. A link to it stays.
+                let _ = std::fs::canonicalize(path).and_then(std::fs::remove_file);
             }
             config.summary = ream_stats::Summary::Json as u32;
             config.summary_path = text("--summary", path)?;
@@ -366,11 +367,16 @@ fn configuration(settings: &Settings, budget: u64, place: &Place) -> Result<Conf
     Ok(config)
 }
 
-/// Opens a file that will be written to later, so that a mistake shows before the program has run for days.
-fn appendable(option: &str, path: &Path) -> Result<std::fs::File, Failure> {
-    OpenOptions::new().append(true).create(true).open(path).map_err(|error| {
+/// Opens a file that will be written to later, so that a mistake shows before the program has run for days. Not a FIFO: that
+/// would wait for its reader, who would find the end of what there is to read when it is closed again.
+fn appendable(option: &str, path: &Path) -> Result<Option<File>, Failure> {
+    let refuse = |error| {
         Failure::new(format!("{option}: {}: {}; name a file that can be written", path.display(), reason(&error)))
-    })
+    };
+    if std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()) {
+        return if os::may_write(path) { Ok(None) } else { Err(refuse(std::io::ErrorKind::PermissionDenied.into())) };
+    }
+    OpenOptions::new().append(true).create(true).open(path).map(Some).map_err(refuse)
 }
 
 /// Makes the shared memory of a session and starts its agent. Returns the value of `REAM_SESSION`.
@@ -399,27 +405,35 @@ fn start_session(
 /// Where ream itself says what it chose, before it becomes the program.
 pub struct Log {
     level: u32,
-    file: Option<(PathBuf, std::fs::File)>,
+    file: Option<PathBuf>,
+    /// Open since the beginning, or, where that would have had to wait, since the first line.
+    open: OnceCell<File>,
 }
 
 impl Log {
     fn open(settings: &Settings) -> Result<Log, Failure> {
-        let file = match &settings.log_file {
-            Some(path) => Some((path.clone(), appendable("--log", path)?)),
-            None => None,
-        };
-        Ok(Log { level: settings.log_level, file })
+        let file = settings.log_file.clone();
+        let open = file.as_ref().map(|path| appendable("--log", path)).transpose()?.flatten();
+        let open = open.map_or_else(OnceCell::new, OnceCell::from);
+        Ok(Log { level: settings.log_level, file, open })
     }
     fn write(&self, level: u32, text: &str) {
         if level > self.level {
             return;
         }
-        let line = format!("ream: {text}\n");
+        let line = format!("ream: {text}");
         // A message that cannot be written must not keep the program from running.
-        let _ = match &self.file {
-            Some((_, file)) => (&*file).write_all(line.as_bytes()),
-            None => std::io::stderr().write_all(line.as_bytes()),
-        };
+        if !self.file.as_ref().is_some_and(|path| self.append(path, &line)) {
+            os::say(&line);
+        }
+    }
+    /// Writes to the file; false where that is not possible, as with a FIFO that nobody reads.
+    fn append(&self, path: &Path, line: &str) -> bool {
+        if self.open.get().is_none() {
+            let opened = OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(path);
+            let _ = opened.map(|file| self.open.set(file));
+        }
+        self.open.get().is_some_and(|file| os::write_line(file, line))
     }
     /// Says what the user should know.
     pub fn warn(&self, text: &str) {

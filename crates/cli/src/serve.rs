@@ -1,7 +1,8 @@
 //! `ream serve` and `ream keys`: the memory server, and the keys of servers and clients.
 
 use crate::failure::{Failure, reason};
-use crate::settings::Given;
+use crate::machine::Machine;
+use crate::settings::{Given, Layers};
 use crate::{os, remote};
 use ream_options::pages::{HEAP, HUGE};
 use ream_options::{Memory, parse_memory, parse_pages, parse_size, show_size};
@@ -20,8 +21,10 @@ const LEAST: u64 = 4 << 20;
 ///
 /// # Errors
 /// What is missing or cannot be had.
-pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
-    let last = |name: &str| flags.iter().rfind(|given| given.spec.name == name);
+pub fn serve(flags: Vec<Given>) -> Result<i32, Failure> {
+    let files = vec![crate::configuration()?.general];
+    let layers = Layers { command: "serve", flags, variable: &|name| std::env::var_os(name), files };
+    let last = |name: &str| layers.last(name);
     let needed = |name: &str| {
         last(name).ok_or_else(|| {
             Failure::new(format!("serve: --{name} is missing; write ream serve --listen ADDR:PORT --memory SIZE"))
@@ -29,25 +32,26 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
     };
     let path = |name: &str| last(name).map(|given| given.path(given.text.as_deref().unwrap_or_default())).transpose();
     let listen = needed("listen")?;
-    let listen = address(listen)?;
+    let listen = address(&listen)?;
     let given = needed("memory")?;
     let memory = match parse_memory(given.word()?).map_err(|error| given.refuse(error))? {
-        Memory::Bytes(bytes) if bytes >= LEAST => bytes,
-        Memory::Bytes(_) => return Err(given.refuse("too little to lend; at least 4M")),
+        Memory::Bytes(bytes) if bytes < LEAST => return Err(given.refuse("too little to lend; at least 4M")),
+        Memory::Bytes(bytes) => bytes,
         _ => return Err(given.refuse("not a size; a server lends a fixed amount")),
     };
-    let quota = last("quota").map(Given::size).transpose()?.unwrap_or(memory);
+    if let Some(most) = Machine::look().ok().and_then(|machine| exceeded(memory, &machine)) {
+        return Err(given.refuse(format!("{} is more than {most}; give less", show_size(memory))));
+    }
+    let quota = last("quota").map(|given| given.size()).transpose()?.unwrap_or(memory);
     let large = match last("pages") {
         Some(given) => parse_pages(given.word()?).map_err(|error| given.refuse(error))?[HEAP].size == HUGE,
         None => false,
     };
-    let insecure = last("insecure").map(Given::switch).transpose()?.unwrap_or(false);
+    let insecure = last("insecure").map(|given| given.switch()).transpose()?.unwrap_or(false);
     let identity = if insecure {
         None
     } else {
-        let key =
-            path("key")?.or_else(|| std::env::var_os("REAM_KEY").filter(|path| !path.is_empty()).map(PathBuf::from));
-        let pair = remote::own_key(key.as_ref())?;
+        let pair = remote::own_key(path("key")?.as_ref())?;
         let file = path("clients")?.ok_or_else(|| {
             Failure::new("serve: --clients is missing: a file with the public keys of those who are served")
         })?;
@@ -55,11 +59,11 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
             .map_err(|error| Failure::new(format!("--clients: {}: {}", file.display(), reason(&error))))?;
         Some((pair, clients))
     };
-    let drain = last("drain").map(Given::count).transpose()?.unwrap_or(30);
+    let drain = last("drain").map(|given| given.count()).transpose()?.unwrap_or(30);
     let public = identity.as_ref().map(|(pair, _)| pair.public);
     let config = Config {
         listen,
-        metrics: last("metrics").map(address).transpose()?,
+        metrics: last("metrics").map(|given| address(&given)).transpose()?,
         memory,
         quota,
         large,
@@ -67,6 +71,8 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
         drain: Duration::from_secs(drain.into()),
         patience: ream_server::PATIENCE,
     };
+    // Whoever read its lines may go.
+    os::ignore_broken_pipes();
     os::raise_descriptor_limit();
     let told = os::end_signals();
     let server = Server::bind(config).map_err(|(address, error)| {
@@ -79,9 +85,20 @@ pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
         None => "INSECURE: no keys, no encryption; whoever reaches it may use it".to_owned(),
     };
     let metrics = metrics.map_or_else(String::new, |address| format!(", metrics at http://{address}/metrics"));
-    eprintln!("ream: serving {} at tcp://{at}{metrics}; {who}", show_size(memory));
+    os::say(&format!("ream: serving {} at tcp://{at}{metrics}; {who}", show_size(memory)));
     server.run(told).map_err(failed)?;
     Ok(0)
+}
+
+/// What there is, in words, where that is less.
+fn exceeded(bytes: u64, machine: &Machine) -> Option<String> {
+    match &machine.cgroup {
+        Some(limit) if bytes > limit.bytes && limit.bytes <= machine.total => {
+            Some(format!("the cgroup allows ({} in {})", show_size(limit.bytes), limit.file.display()))
+        }
+        _ if bytes > machine.total => Some(format!("this machine's {} of RAM", show_size(machine.total))),
+        _ => None,
+    }
 }
 
 fn address(given: &Given) -> Result<SocketAddr, Failure> {

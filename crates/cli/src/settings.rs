@@ -151,6 +151,8 @@ pub struct Settings {
 
 /// Smallest threshold, in bytes.
 const THRESHOLD_LEAST: u64 = 64 << 10;
+/// Least that a store may be limited to, in bytes: a segment. (0 is how a session says that there is no limit.)
+const STORE_LEAST: u64 = 2 << 20;
 /// Least of compressed memory, in bytes: eight segments.
 const ZIP_LEAST: u64 = 16 << 20;
 
@@ -229,7 +231,11 @@ impl Settings {
             settings.insecure = given.switch()?;
         }
         if let Some(given) = layers.last("store-limit") {
-            settings.store_limit = Some(given.size()?);
+            let limit = given.size()?;
+            if limit < STORE_LEAST {
+                return Err(given.refuse("less than one segment of the store; give at least 2M"));
+            }
+            settings.store_limit = Some(limit);
         }
         if let Some(given) = layers.last("threshold") {
             settings.threshold = given.size()?;
@@ -327,11 +333,15 @@ impl Settings {
 }
 
 /// The values of one call, by where they come from.
-struct Layers<'a> {
-    command: &'a str,
-    flags: Vec<Given>,
-    variable: &'a dyn Fn(&str) -> Option<OsString>,
-    files: Vec<Vec<Given>>,
+pub struct Layers<'a> {
+    /// The command, which decides what variables and files may give.
+    pub command: &'a str,
+    /// From the command line.
+    pub flags: Vec<Given>,
+    /// The environment.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// What files give, the first of them before the others.
+    pub files: Vec<Vec<Given>>,
 }
 
 impl Layers<'_> {
@@ -347,11 +357,12 @@ impl Layers<'_> {
         let variable = Some(spec.variable).filter(|name| !name.is_empty()).and_then(|name| (self.variable)(name));
         match variable.filter(|text| !text.is_empty()) {
             Some(text) => vec![Given { spec, source: Source::Environment, text: Some(text) }],
+            None if !spec.in_file => Vec::new(),
             None => self.files.iter().map(|file| of(file)).find(|found| !found.is_empty()).unwrap_or_default(),
         }
     }
     /// The value that counts: the last one given.
-    fn last(&self, name: &str) -> Option<Given> {
+    pub fn last(&self, name: &str) -> Option<Given> {
         self.all(name).pop()
     }
 }

@@ -7,7 +7,6 @@ use crate::program::{self, Reach};
 use crate::{os, outside, run};
 use ream_stats::{Config, Region};
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The name under which the command starts a static program.
@@ -40,8 +39,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Failur
     let target = outside::Target { file: &file, arguments: &rest, why, program, inherits, shown: None };
     let (variable, obstacle) = outside::large_pages(&target, &pages)?;
     if let Some(line) = obstacle {
-        // Where standard error is closed there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "ream: {line}");
+        os::say(&format!("ream: {line}"));
     }
     Err(run::become_program(&file, &rest, run::environment(variable.into_iter().chain([outside::mark()]).collect())))
 }

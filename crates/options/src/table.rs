@@ -35,11 +35,21 @@ pub const OPTIONS: &[Spec] = &[
         long: "RAM that the data of all processes of the session may take together. A size such as 512M, 1.5G or \
                1GiB; a percentage of the machine's RAM or of the cgroup's limit, whichever is smaller; or auto, \
                which is 90 % of the smaller of what others leave of the cgroup's limit and the RAM that is available now, and at \
-               least 8 MiB. Never more than the cgroup's limit less 64 MiB. Stacks, program code and files do not count. For ream serve: a size, what all \
-               clients may have together.",
+               least 8 MiB. Never more than the cgroup's limit less 64 MiB. Stacks, program code and files do not count.",
         variable: "REAM_MEMORY",
         in_file: true,
-        commands: &["run", "mark", "serve"],
+        commands: &["run", "mark"],
+        ..PLAIN
+    },
+    // Sizes that variables and files give are those of programs.
+    Spec {
+        name: "memory",
+        short: Some('m'),
+        kind: Kind::Size,
+        value: "SIZE",
+        help: "RAM that all clients may have together",
+        long: "RAM that all clients may have together, such as 512M or 64G: no more than the machine, or the cgroup, has.",
+        commands: &["serve"],
         ..PLAIN
     },
     Spec {
@@ -71,8 +81,8 @@ pub const OPTIONS: &[Spec] = &[
         kind: Kind::Size,
         value: "SIZE",
         help: "most that the store may take",
-        long: "Most that the stores of the session may take on disk. By default as much as leaves 10 % of the file \
-               system, and at least 10 GiB, free. Space is claimed as it is needed. When the store is full the \
+        long: "Most that the stores of the session may take on disk. At least 2M; by default as much as leaves 10 % of the \
+               file system, and at least 10 GiB, free. Space is claimed as it is needed. When the store is full the \
                program goes on within RAM as far as it can, and then stops with a message that says how much was \
                needed.",
         variable: "REAM_STORE_LIMIT",
@@ -132,6 +142,8 @@ pub const OPTIONS: &[Spec] = &[
         value: "FILE",
         help: "public keys of those who are served",
         long: "File with a line PUBLIC-KEY [NAME [QUOTA]] for each client. Nobody else is served.",
+        variable: "REAM_CLIENTS",
+        in_file: true,
         commands: &["serve"],
         ..PLAIN
     },
@@ -195,7 +207,8 @@ pub const OPTIONS: &[Spec] = &[
         long: "When the session ends, prints a summary to standard error: budget, peak resident, peak managed, \
                faults, bytes in and out, time waited, and so on. With =FILE it is written there instead, as JSON. The \
                session ends with its last process: where others outlive the first one, as Python's multiprocessing \
-               has them, or where that is killed, the summary comes after the command has returned.",
+               has them, or where that is killed, the summary comes after the command has returned. A FILE that cannot be written then, or a \
+               FIFO that nobody reads, is said in one line; the exit status stays the program's.",
         variable: "REAM_SUMMARY",
         in_file: true,
         ..PLAIN
@@ -207,7 +220,7 @@ pub const OPTIONS: &[Spec] = &[
         default: "warn",
         help: "what to report while running, and where",
         long: "What Ream reports while the program runs: error, warn, info or debug. Written to standard error, or \
-               appended to FILE.",
+               appended to FILE; to standard error, too, what cannot be appended, as where FILE is a FIFO that nobody reads.",
         variable: "REAM_LOG",
         in_file: true,
         ..PLAIN
@@ -270,11 +283,20 @@ pub const OPTIONS: &[Spec] = &[
                segments of 2 MiB or more, and shm=hugetlb, for those of them that are no files, are had by their name \
                only: such memory is never paged and outside the budget. And text=huge runs a program whose code cannot be had otherwise from an edited copy.\n\n\
                With :prefer, as without, what cannot be had is said, except for auto; with :require the program is \
-               not started then, nor is one that it starts: they end with status 125 and one line. ream status shows what a program has. For ream serve: huge asks for large pages, anything \
-               else does not.",
+               not started then, nor is one that it starts: they end with status 125 and one line. ream status shows what a program has.",
         variable: "REAM_PAGES",
         in_file: true,
-        commands: &["run", "doctor", "mark", "serve"],
+        commands: &["run", "doctor", "mark"],
+        ..PLAIN
+    },
+    Spec {
+        name: "pages",
+        kind: Kind::Pages,
+        value: "SIZE",
+        default: "small",
+        help: "size of the pages of the memory that is lent",
+        long: "huge asks for large pages (2 MiB) for the memory that is lent, anything else does not.",
+        commands: &["serve"],
         ..PLAIN
     },
     Spec {
@@ -553,6 +575,7 @@ pub const OPTIONS: &[Spec] = &[
             "doctor",
             "setup",
             "status",
+            "add-store",
             "compare",
             "mark",
             "unmark",

@@ -8,13 +8,14 @@ use crate::{
 };
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
+use core::fmt::Write as _;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ream_stats::{Address, Config, Refused, Region, Report, Session, Summary};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Scope};
 use ream_sys::memory::{self, Protection};
 use ream_sys::syscall::{call3, number};
-use ream_sys::{Errno, process};
+use ream_sys::{Errno, process, quiet};
 
 type Strings = *mut *mut c_char;
 
@@ -292,27 +293,48 @@ fn summarise(session: &Session) {
             if let Some(text) = claim_summary(session) {
                 // What does not fit is cut off.
                 let _ = Report::of(session, now_ms()).write_text(text);
-                say::write_all(user.fd(), text.as_bytes());
+                let _ = quiet::write_all(user.fd(), text.as_bytes());
             }
         }
         Summary::Json => {
             let Some(path) = config.summary_path.as_c_str() else { return };
-            // Whoever cannot write it leaves it to the agent, who can.
-            let flags = file::flags::WRITE | file::flags::CREATE;
-            match file::open(path, flags, 0o666) {
+            // Whoever cannot write it leaves it to the agent, who can. A FIFO that nobody reads is not waited for.
+            let flags = file::flags::WRITE | file::flags::CREATE | file::flags::NONBLOCK;
+            let failed = match file::open(path, flags, 0o666) {
                 Ok(fd) => {
-                    if let Some(text) = claim_summary(session) {
+                    let written = claim_summary(session).map_or(Ok(()), |text| {
                         let _ = Report::of(session, now_ms()).write_json(text);
                         let _ = file::set_length(fd, 0);
-                        say::write_all(fd, text.as_bytes());
-                    }
+                        quiet::write_all(fd, text.as_bytes())
+                    });
                     file::close(fd);
+                    written.err()
                 }
-                Err(_) if agent::summarise(session) || session.closed() => {}
-                Err(error) => say::tell(format_args!("the summary cannot be written: errno {}", error.0)),
+                // The agent would find no reader either.
+                Err(Errno::NXIO) => session.claim_summary().then_some(Errno::NXIO),
+                Err(_) if agent::summarise(session) || session.closed() => None,
+                Err(error) => Some(error),
+            };
+            if let Some(error) = failed {
+                miss(session, path, error);
             }
         }
     }
+}
+
+/// Says that there is no summary in its file, on the user's standard error: the program may have closed its own by now.
+fn miss(session: &Session, path: &CStr, error: Errno) {
+    let path = core::str::from_utf8(path.to_bytes()).unwrap_or("its file");
+    let why: &dyn core::fmt::Display = match error {
+        Errno::NXIO | Errno::PIPE => &"nobody reads it",
+        Errno::AGAIN => &"its reader does not read on",
+        _ => &format_args!("errno {}", error.0),
+    };
+    let mut line = say::Line::<1200>::new();
+    // What does not fit is cut off.
+    let _ = writeln!(line, "ream: --summary: {path}: {why}; the summary is left out");
+    let user = User::find(session.agent());
+    let _ = quiet::write_all(user.as_ref().map_or(Fd::STDERR, User::fd), line.as_bytes());
 }
 
 /// The first string of a list.

@@ -1,7 +1,8 @@
 //! Messages from inside the program: single lines on its standard error, made on the stack and written at once.
 
 use core::fmt::{self, Write};
-use ream_sys::file::{self, Fd};
+use ream_sys::file::Fd;
+use ream_sys::quiet;
 
 /// Text of at most `N` bytes; what does not fit is cut off.
 pub struct Line<const N: usize> {
@@ -35,16 +36,9 @@ impl<const N: usize> Write for Line<N> {
 /// Writes one line, beginning with "ream: ".
 pub fn tell(message: fmt::Arguments<'_>) {
     let mut line = Line::<1024>::new();
-    // What does not fit is cut off.
+    // What does not fit is cut off, and what cannot be written is lost.
     let _ = writeln!(line, "ream: {message}");
-    write_all(Fd(2), line.as_bytes());
-}
-
-/// Writes all bytes, or as many as can be written.
-pub fn write_all(fd: Fd, mut bytes: &[u8]) {
-    while let Ok(written @ 1..) = file::write(fd, bytes) {
-        bytes = bytes.get(written..).unwrap_or(&[]);
-    }
+    let _ = quiet::write_all(Fd(2), line.as_bytes());
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ names! {
     SRCH = 3, "No such process (ESRCH).";
     INTR = 4, "Interrupted by a signal (EINTR).";
     IO = 5, "Input or output error (EIO).";
+    NXIO = 6, "No such device, or nobody reads it (ENXIO).";
     BADF = 9, "Not an open descriptor (EBADF).";
     AGAIN = 11, "Try again (EAGAIN).";
     NOMEM = 12, "No memory, or no mapping there (ENOMEM).";
@@ -30,6 +31,7 @@ names! {
     MFILE = 24, "Too many open files (EMFILE).";
     NOTTY = 25, "The descriptor does not know this ioctl (ENOTTY).";
     NOSPC = 28, "No space left (ENOSPC).";
+    PIPE = 32, "Nobody reads any more (EPIPE).";
     NOSYS = 38, "The kernel does not know this call (ENOSYS).";
     TIME = 62, "A ring wait timed out (ETIME).";
     OPNOTSUPP = 95, "Not supported by this file system (EOPNOTSUPP).";

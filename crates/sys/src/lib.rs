@@ -30,6 +30,7 @@ mod pieces;
 pub mod process;
 mod procfs;
 mod queue;
+pub mod quiet;
 mod remote;
 pub mod ring;
 pub mod rwlock;

@@ -210,3 +210,17 @@ fn the_file_of_the_summary_is_only_tried() {
         eventually("a summary", || std::fs::read_to_string(path).is_ok_and(|text| text.ends_with("}\n")));
     }
 }
+
+/// A link whose file is not there yet leads to the summary.
+#[test]
+fn the_link_to_the_file_of_the_summary_stays() {
+    let scratch = Scratch::new();
+    scratch.write("near", "", 0o644);
+    let (link, file) = (scratch.path("link"), scratch.path("file"));
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    let option = format!("--summary={}", link.display());
+    let (_, out, err) = run(&["run", &option, "--", "sh", "-c", &format!("test -e {} || echo none", file.display())]);
+    assert_eq!((out.as_str(), err.as_str()), ("none\n", ""));
+    eventually("a summary", || std::fs::read_to_string(&file).is_ok_and(|text| text.ends_with("}\n")));
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+}

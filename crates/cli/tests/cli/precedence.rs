@@ -23,7 +23,7 @@ fn chosen(flags: &[&str], variables: &[(&str, &str)], file: Option<&str>) -> Str
 
 #[test]
 fn layers_in_their_order() {
-    let file = "memory = \"300M\"\nengine = \"copy\"\nio = \"threads\"\nstore-limit = 1048576";
+    let file = "memory = \"300M\"\nengine = \"copy\"\nio = \"threads\"\nstore-limit = 2097152";
     let said = chosen(&["-m", "100M"], &[("REAM_MEMORY", "200M"), ("REAM_ENGINE", "usermode")], Some(file));
     assert!(
         said.contains("budget 100 MiB") && said.contains("engine usermode") && said.contains("io threads"),
@@ -32,7 +32,7 @@ fn layers_in_their_order() {
     // The tests' own variable stands before the file.
     assert!(said.contains("up to 64 MiB"), "{said}");
     let said = chosen(&[], &[("REAM_MEMORY", "200M"), ("REAM_STORE_LIMIT", "")], Some(file));
-    assert!(said.contains("budget 200 MiB") && said.contains("engine copy") && said.contains("up to 1 MiB"), "{said}");
+    assert!(said.contains("budget 200 MiB") && said.contains("engine copy") && said.contains("up to 2 MiB"), "{said}");
     let said = chosen(&[], &[], Some(file));
     assert!(said.contains("budget 300 MiB"), "{said}");
     let said = chosen(&[], &[], None);
@@ -90,4 +90,38 @@ fn messages_go_to_the_file() {
     let output = ream(&["run", &option, "-m", "100M", "true"]).output().unwrap();
     assert_eq!(ended(&output), (0, String::new(), String::new()));
     assert!(std::fs::read_to_string(&file).unwrap().contains("ream: budget 100 MiB, store "));
+}
+
+/// What `ream serve` and `ream status` take from variables and the file; a budget for programs is not the size of a server.
+#[test]
+fn servers_and_their_clients_heed_the_layers() {
+    let scratch = Scratch::new();
+    let said = |arguments: &[&str], variables: &[(&str, &str)], file: &str| {
+        let mut command = ream(arguments);
+        command.env("REAM_CONFIG", scratch.write("config.toml", file, 0o644)).envs(variables.iter().copied());
+        let (status, _, err) = ended(&command.output().unwrap());
+        assert_eq!(status, 125, "{err}");
+        err
+    };
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--memory", "4M"];
+    let key = scratch.path("key");
+    let file = format!("key = {key:?}\nclients = \"/no/file\"\nservers = \"/no/file\"\nmemory = \"64M\"");
+    let missing =
+        |path: &str| format!("ream: --key: {path}: No such file or directory; make one by ream keys {path}\n");
+    let in_file = missing(&key.display().to_string());
+    assert_eq!(said(&serve, &[], &file), in_file);
+    assert_eq!(said(&serve, &[("REAM_KEY", "/no/variable")], &file), missing("/no/variable"));
+    assert_eq!(
+        said(&[&serve[..], &["--key=/no/flag"]].concat(), &[("REAM_KEY", "/no/variable")], &file),
+        missing("/no/flag")
+    );
+    assert!(ream(&["keys", key.to_str().unwrap()]).output().unwrap().status.success());
+    assert_eq!(said(&serve, &[], &file), "ream: --clients: /no/file: No such file or directory\n");
+    let clients = [("REAM_CLIENTS", "/no/variable")];
+    assert_eq!(said(&serve, &clients, &file), "ream: --clients: /no/variable: No such file or directory\n");
+    let err = said(&serve[..3], &[("REAM_MEMORY", "64M")], &file);
+    assert!(err.starts_with("ream: serve: --memory is missing"), "{err}");
+    let status = ["status", "--server", "tcp://127.0.0.1:1"];
+    assert!(said(&status, &[], &file).contains(" into /no/file; "));
+    assert!(said(&status, &[("REAM_SERVERS", "/no/variable")], &file).contains(" into /no/variable; "));
 }

@@ -38,6 +38,15 @@ fn impossible_sizes_end_with_125() {
     let (status, _, err) = run(&["run", "--memory", "1000T", "true"]);
     assert_eq!(status, 125);
     assert!(err.starts_with("ream: --memory: \"1000T\": 1000 TiB is more than this machine's "), "{err}");
+    let (status, _, err) = run(&["serve", "--listen=127.0.0.1:0", "--insecure", "--memory=999T"]);
+    assert_eq!(status, 125);
+    assert!(err.starts_with("ream: --memory: \"999T\": 999 TiB is more than ") && err.lines().count() == 1, "{err}");
+    for size in ["0", "1M"] {
+        let line = "less than one segment of the store; give at least 2M";
+        refuses(&["run", "--store-limit", size, "true"], 125, &format!("ream: --store-limit: \"{size}\": {line}"));
+        let output = ream(&["run", "true"]).env("REAM_STORE_LIMIT", size).output().unwrap();
+        assert_eq!(ended(&output), (125, String::new(), format!("ream: REAM_STORE_LIMIT: \"{size}\": {line}\n")));
+    }
 }
 
 #[test]

@@ -6,7 +6,15 @@ use std::process::Stdio;
 
 #[test]
 fn help_and_version_go_to_standard_output() {
-    for arguments in [&["--help"][..], &["-h"], &["help"], &["run", "--help"], &["help", "run"], &["doctor", "-h"]] {
+    for arguments in [
+        &["--help"][..],
+        &["-h"],
+        &["help"],
+        &["run", "--help"],
+        &["help", "run"],
+        &["doctor", "-h"],
+        &["add-store", "-h"],
+    ] {
         let (status, out, err) = run(arguments);
         assert_eq!((status, err.as_str()), (0, ""), "{arguments:?}");
         assert!(out.starts_with("usage: ream "), "{arguments:?}: {out}");

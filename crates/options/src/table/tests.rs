@@ -7,13 +7,26 @@ use std::collections::BTreeSet;
 
 #[test]
 fn names_letters_and_variables_are_unique() {
-    let mut names = BTreeSet::new();
     let mut variables = BTreeSet::new();
-    let mut letters = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     for spec in OPTIONS {
-        assert!(names.insert(spec.name), "{}", spec.name);
         assert!(spec.variable.is_empty() || variables.insert(spec.variable), "{}", spec.variable);
-        assert!(spec.short.is_none_or(|letter| letters.insert(letter)), "{}", spec.name);
+        assert!(!spec.in_file || keys.insert(spec.name), "{}", spec.name);
+    }
+    for command in COMMANDS.iter().map(|command| command.name).chain([""]) {
+        let mut names = BTreeSet::new();
+        let mut letters = BTreeSet::new();
+        for spec in options_of(command) {
+            assert!(names.insert(spec.name), "{command}: {}", spec.name);
+            assert!(spec.short.is_none_or(|letter| letters.insert(letter)), "{command}: {}", spec.name);
+        }
+    }
+}
+
+#[test]
+fn every_command_has_help() {
+    for command in COMMANDS {
+        assert!(find(command.name, "help").is_some_and(|spec| spec.short == Some('h')), "{}", command.name);
     }
 }
 

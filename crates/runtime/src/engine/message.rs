@@ -2,10 +2,11 @@
 //! `--log` names.
 
 use super::ENGINE;
-use crate::say::{Line, write_all};
+use crate::say::Line;
 use core::fmt::{self, Write};
 use ream_sys::file::{self, Fd};
 use ream_sys::process;
+use ream_sys::quiet::write_all;
 
 /// The level of `--log` at which warnings are written.
 const WARN: u32 = 1;
@@ -32,13 +33,14 @@ pub fn warn(arguments: fmt::Arguments<'_>) {
 
 /// Appends to the log; false when there is none, or it cannot be written.
 fn log(line: &[u8]) -> bool {
-    const APPEND: u32 = 0o2000;
     let path = ENGINE.session().filter(|session| !session.config().log_path.is_empty());
     let Some(path) = path.and_then(|session| session.config().log_path.as_c_str()) else { return false };
-    let Ok(fd) = file::open(path, file::flags::WRITE | file::flags::CREATE | APPEND, 0o666) else { return false };
-    write_all(fd, line);
+    // A FIFO that nobody reads would be waited for.
+    let flags = file::flags::WRITE | file::flags::CREATE | file::flags::APPEND | file::flags::NONBLOCK;
+    let Ok(fd) = file::open(path, flags, 0o666) else { return false };
+    let written = write_all(fd, line);
     file::close(fd);
-    true
+    written.is_ok()
 }
 
 /// Writes to the standard error of the process, from a thread whose descriptor table does not hold it: at the program's
@@ -48,10 +50,10 @@ fn say(line: &[u8]) {
         let copy = process::copy_descriptor(whole, Fd(2));
         file::close(whole);
         if let Ok(fd) = copy {
-            write_all(fd, line);
+            let _ = write_all(fd, line);
             file::close(fd);
             return;
         }
     }
-    write_all(Fd(2), line);
+    let _ = write_all(Fd(2), line);
 }
