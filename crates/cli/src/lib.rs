@@ -243,9 +243,15 @@ fn no_more(rest: &[OsString]) -> Result<(), Failure> {
 fn print(text: &str) -> Result<i32, Failure> {
     os::ignore_broken_pipes();
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(0),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
-        Err(error) => Err(Failure::new(format!("standard output: {}", failure::reason(&error))).with_status(OWN)),
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map(|()| 0)
+}
+
+/// What became of a write to standard output.
+fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("standard output: {}", failure::reason(&error))).with_status(OWN))
+        }
+        _ => Ok(()),
     }
 }
