@@ -1,6 +1,6 @@
 //! `ream run`: settles everything, starts the session and its agent, and becomes the program.
 
-use crate::failure::{Failure, NOT_FOUND, reason};
+use crate::failure::{Failure, NOT_FOUND, reason, shown};
 use crate::inject::{self, Plan};
 use crate::machine::Machine;
 use crate::mark::{self, start};
@@ -414,7 +414,7 @@ impl Log {
         if level > self.level {
             return;
         }
-        let line = format!("ream: {text}\n");
+        let line = format!("ream: {}\n", shown(text));
         // A message that cannot be written must not keep the program from running.
         let _ = match &self.file {
             Some((_, file)) => (&*file).write_all(line.as_bytes()),

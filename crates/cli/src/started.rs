@@ -41,7 +41,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Failur
     let (variable, obstacle) = outside::large_pages(&target, &pages)?;
     if let Some(line) = obstacle {
         // Where standard error is closed there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "ream: {line}");
+        let _ = writeln!(std::io::stderr(), "{}", Failure::new(line));
     }
     Err(run::become_program(&file, &rest, run::environment(variable.into_iter().chain([outside::mark()]).collect())))
 }
