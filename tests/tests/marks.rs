@@ -46,6 +46,37 @@ fn names(scratch: &Scratch) -> Vec<String> {
     names
 }
 
+/// What can be said of each is said, whatever stands between them.
+#[test]
+fn all_that_is_asked_for_is_shown() {
+    let scratch = Scratch::new("mark-show");
+    let (one, two) = (copy(&scratch, "/bin/cat", "one"), copy(&scratch, "/bin/cat", "two"));
+    let script = scratch.file("script");
+    fs::write(&script, "#!/bin/sh\n").expect("a script");
+    make_runnable(&script, 0o755);
+    done(&["mark", text(&one)], "marked\n");
+    done(&["mark", text(&two)], "marked\n");
+    done(&["mark", "--show", text(&one), text(&two)], ": marked\n");
+    let (status, out, err) = ream(&["mark", "--show", text(&one), text(&script), "/no/such", text(&two)]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((status, err.as_str(), lines.len()), (Some(1), "", 4), "{out}");
+    assert!(lines[0].ends_with("one: marked") && lines[3].ends_with("two: marked"), "{out}");
+    assert!(lines[1].contains("script: not an executable ELF program") && lines[2].starts_with("/no/such: "), "{out}");
+}
+
+#[test]
+fn shared_libraries_are_no_programs() {
+    let scratch = Scratch::new("mark-library");
+    let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+    for name in ["/libc.so.6", "/ld-linux"] {
+        let mut paths = maps.lines().filter_map(|line| line.split_whitespace().last());
+        let library = copy(&scratch, paths.find(|path| path.contains(name)).expect("a library"), "lib.so");
+        refused(&["mark", text(&library)], "lib.so: a shared library and no program; mark the programs that use it");
+        refused(&["mark", "--memory=1G", text(&library)], "a shared library and no program");
+    }
+    assert_eq!(names(&scratch), ["lib.so"]);
+}
+
 #[test]
 fn marking_and_unmarking_gives_the_same_file() {
     let scratch = Scratch::new("mark");

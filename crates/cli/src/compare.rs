@@ -9,14 +9,18 @@ pub use group::{SWEEPER, sweep};
 
 use crate::arguments::{self, Arguments};
 use crate::child::{self, Signals};
-use crate::failure::{Failure, nearest, reason};
+use crate::failure::{Failure, OWN, nearest, reason};
+use crate::machine::Machine;
+use crate::pages::Offer;
 use crate::settings::{Given, Settings};
-use crate::{mark, os, program, programs};
+use crate::{budget, mark, os, program, programs};
 use measure::{Bench, Outcome, Ran, in_words};
 use ream_bench::content::Random;
+use ream_stats::Config;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use verdict::{Variant, judge_outputs};
 
@@ -73,6 +77,10 @@ pub fn compare(arguments: &Arguments) -> Result<i32, Failure> {
         return Err(Failure::new("compare: runs under Ream itself, so no run could be plain; start it outside"));
     }
     let file = program::find(name, std::env::var_os("PATH").as_deref())?;
+    let mark = mark::given(&file);
+    candidates.iter().try_for_each(|candidate| candidate.look(name, mark.as_deref().unwrap_or_default()))?;
+    // Looked at before the first round: what was measured is not to be lost in the end.
+    let place = if save { Some(place_to_save(&file)?) } else { None };
     let stdin = arguments.flags.iter().rfind(|given| given.spec.name == "stdin");
     let stdin = stdin.map(|given| given.path(given.text.as_deref().unwrap_or_default())).transpose()?;
     if let Some(file) = &stdin {
@@ -86,8 +94,8 @@ pub fn compare(arguments: &Arguments) -> Result<i32, Failure> {
     let grouped = groups.is_some();
     let program = arguments.rest.clone();
     // A marked program would run under Ream by itself.
-    let plain = mark::given(&file).map(|_| mark::start::stand_in(&file)).transpose()?;
-    let bare = plain.as_ref().map_or_else(|| file.clone(), |stand| stand.path.clone());
+    let plain = mark.map(|_| mark::start::stand_in(&file)).transpose()?;
+    let bare = plain.as_ref().map_or_else(|| file, |stand| stand.path.clone());
     let mut bench = Bench { file: bare, program: program.clone(), input: stdin, ream, groups, signals };
 
     let begun = Instant::now();
@@ -112,22 +120,26 @@ pub fn compare(arguments: &Arguments) -> Result<i32, Failure> {
         return Err(Failure::new("compare: interrupted before anything was measured").with_status(128 + signal));
     }
 
+    if let Some(failure) = comparison.refused() {
+        return Err(failure);
+    }
+
     let best = verdict::best(&comparison.variants);
-    let mut saved = None;
-    if let (true, Some(best), None) = (save, best, comparison.interrupted) {
-        let place = crate::programs_file().ok_or_else(|| {
-            let variable = programs::VARIABLE;
-            Failure::new(format!("--save: no configuration directory; set HOME, or {variable} to the file to write"))
-        })?;
-        let key = file.canonicalize().unwrap_or(file);
-        programs::save(&place, &key, &candidates[best - 1].given)?;
-        saved = Some((place, key));
+    let (mut saved, mut unsaved) = (None, None);
+    if let (Some((place, key)), Some(best), None) = (place, best, comparison.interrupted) {
+        match programs::save(&place, &key, &candidates[best - 1].given) {
+            Ok(()) => saved = Some((place, key)),
+            Err(failure) => unsaved = Some(failure),
+        }
     }
     let text = match json {
         true => report::as_json(&comparison, best, saved.as_ref()),
         false => report::as_text(&comparison, best, saved.as_ref(), save),
     };
     crate::print(&text)?;
+    if let Some(failure) = unsaved {
+        return Err(failure);
+    }
     Ok(match comparison.interrupted {
         Some(signal) => 128 + signal,
         None => i32::from(comparison.variants.iter().any(|variant| variant.failed.is_some())),
@@ -205,6 +217,18 @@ impl Comparison {
         }
     }
 
+    /// Where Ream itself refused all settings, so that nothing was compared: its first words about it.
+    fn refused(&self) -> Option<Failure> {
+        let line = |variant: &Variant| {
+            let failed = variant.failed.as_ref().filter(|failed| failed.round == 0)?;
+            let own = failed.why.starts_with(&format!("exit status {OWN} "));
+            let line = failed.last_words.lines().last()?.strip_prefix("ream: ").filter(|_| own)?;
+            Some(format!("{}: {line}", variant.label))
+        };
+        let lines: Option<Vec<String>> = self.variants.iter().skip(1).map(line).collect();
+        lines?.first().map(|line| Failure::new(format!("compare: nothing could be compared: {line}")))
+    }
+
     /// Takes in the runs of a round.
     fn take_in(&mut self, round: usize, runs: Vec<Option<Ran>>) {
         let Some(plain) = runs[0].as_ref() else { return };
@@ -256,6 +280,39 @@ fn candidate(option: &str, text: &OsStr) -> Result<Candidate, Failure> {
     }
     Settings::settle("run", parsed.flags.clone(), &|_| None, Vec::new()).map_err(|failure| refuse(failure.text))?;
     Ok(Candidate { label: words.join(" "), words: words.into_iter().map(Into::into).collect(), given: parsed.flags })
+}
+
+impl Candidate {
+    /// Looks whether `ream run` would take these settings for a program of this name and mark.
+    ///
+    /// # Errors
+    /// What it would say.
+    fn look(&self, name: &OsString, mark: &[Given]) -> Result<(), Failure> {
+        let taken = |flags: Vec<Given>| {
+            // What was saved before does not count while settings are compared.
+            let settings = crate::settle_at(None, Some(name), flags, mark.to_vec())?;
+            let machine = Machine::look().map_err(Failure::new)?;
+            budget::of(&settings, &machine, &mut |_| ())?;
+            Offer::here().settle(&settings.pages, &mut Config::new(), &mut |_| ())
+        };
+        taken(self.given.clone()).map_err(|failure| match taken(Vec::new()) {
+            // A mistake in the environment or in a file, whatever is tried.
+            Err(general) if general.text == failure.text => failure,
+            _ => Failure::new(format!("--with: \"{}\": {}", self.label, failure.text)),
+        })
+    }
+}
+
+/// The file that settings of a program are saved in, and the name that they are saved under.
+fn place_to_save(file: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let place = crate::programs_file().ok_or_else(|| {
+        let variable = programs::VARIABLE;
+        Failure::new(format!("--save: no configuration directory; set HOME, or {variable} to the file to write"))
+    })?;
+    let key = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let refuse = |failure: Failure| Failure::new(format!("--save: {}", failure.text));
+    programs::savable(&place, &key).map_err(refuse)?;
+    Ok((place, key))
 }
 
 /// What is to be saved must be allowed in a file.

@@ -1,6 +1,7 @@
 //! What `ream` says and with what status it ends when it cannot do what it was asked: one line, "what: on what:
 //! reason; what to do".
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
@@ -33,8 +34,39 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ream: {}", self.text)
+        write!(f, "ream: {}", shown(&self.text))
     }
+}
+
+/// A text as a terminal may have it, on one line: what would move its cursor, or make it do other things, is written out.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    // Also what has it show letters in another order.
+    let turns = |letter| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
+    if !text.contains(|letter: char| letter.is_control() || turns(letter)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\n' => out += "\\n",
+            '\t' => out += "\\t",
+            '\r' => out += "\\r",
+            letter if letter.is_ascii_control() => out += &format!("\\x{:02x}", letter as u32),
+            letter if letter.is_control() || turns(letter) => out += &format!("\\u{{{:x}}}", letter as u32),
+            letter => out.push(letter),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The same of bytes that may be no text.
+pub fn shown_bytes(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        out += &shown(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| out += &format!("\\x{byte:02x}"));
+    }
+    out
 }
 
 /// What the system says about an error, without Rust's "(os error N)".
@@ -93,6 +125,14 @@ mod tests {
         assert_eq!(nearest("oi", words()), Some("io"));
         assert_eq!(nearest("verbose", words()), None);
         assert_eq!(nearest("", words()), None);
+    }
+
+    #[test]
+    fn nothing_reaches_a_terminal_but_text() {
+        assert_eq!(shown("a \"b\" \\ é"), "a \"b\" \\ é");
+        assert_eq!(shown("a\nb\u{1b}[31m\u{7f}\u{9b}\u{202e}c"), "a\\nb\\x1b[31m\\x7f\\u{9b}\\u{202e}c");
+        assert_eq!(shown_bytes(b"a\xff\n\xc3\xa9"), "a\\xff\\n\u{e9}");
+        assert_eq!(Failure::new("x\ny").to_string(), "ream: x\\ny");
     }
 
     #[test]

@@ -140,9 +140,19 @@ fn settle(command: &str, flags: Vec<Given>) -> Result<Settings, Failure> {
 /// Settles those of a run of this program: its own settings count before those for every program, and of its own those
 /// that the user wrote before those that were saved, and both before those of its mark.
 fn settle_for(program: Option<&OsString>, flags: Vec<Given>, mark: Vec<Given>) -> Result<Settings, Failure> {
+    settle_at(programs_file(), program, flags, mark)
+}
+
+/// The same with the settings of programs in this file; with `None` no program has settings of its own.
+fn settle_at(
+    place: Option<PathBuf>,
+    program: Option<&OsString>,
+    flags: Vec<Given>,
+    mark: Vec<Given>,
+) -> Result<Settings, Failure> {
     let configuration = configuration()?;
     let mut files = Vec::new();
-    if let Some(place) = programs_file() {
+    if let Some(place) = place {
         let names = programs::names(program, variable("PATH").as_deref());
         files.extend([configuration.of(&names), programs::read(&place)?.of(&names)]);
     }
@@ -232,9 +242,15 @@ fn no_more(rest: &[OsString]) -> Result<(), Failure> {
 fn print(text: &str) -> Result<i32, Failure> {
     os::ignore_broken_pipes();
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(0),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
-        Err(error) => Err(Failure::new(format!("standard output: {}", failure::reason(&error))).with_status(OWN)),
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map(|()| 0)
+}
+
+/// What became of a write to standard output.
+fn written(outcome: std::io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("standard output: {}", failure::reason(&error))).with_status(OWN))
+        }
+        _ => Ok(()),
     }
 }

@@ -5,8 +5,8 @@ pub mod binfmt;
 mod files;
 pub mod start;
 
-use crate::elf::{Image, inspect};
-use crate::failure::{Failure, reason};
+use crate::elf::{Image, Layout, inspect};
+use crate::failure::{Failure, reason, shown};
 use crate::settings::{Given, Settings, Source};
 use files::Place;
 use std::ffi::OsString;
@@ -100,7 +100,7 @@ struct Program {
 
 impl Program {
     fn open(name: &OsString) -> Result<Program, Failure> {
-        let shown = name.to_string_lossy().into_owned();
+        let shown = shown(&name.to_string_lossy()).into_owned();
         let fail = |error: io::Error| Failure::new(format!("{shown}: {}; name a program's file", reason(&error)));
         let path = std::fs::canonicalize(name).map_err(fail)?;
         let refuse = |why: &str| Err(Failure::new(format!("{shown}: {why}")));
@@ -136,6 +136,9 @@ impl Program {
 
     /// What keeps it from being marked.
     fn obstacle(&self, settings: &Settings) -> Option<String> {
+        if Layout::read(&self.file).is_some_and(|layout| layout.is_library()) {
+            return Some("a shared library and no program; mark the programs that use it".into());
+        }
         let mode = self.metadata.permissions().mode();
         if mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
             return Some("set-user-id or set-group-id, which keeps Ream out; not marked".into());
@@ -242,7 +245,15 @@ fn show(rest: &[OsString]) -> Result<(String, i32), Failure> {
     }
     let (mut text, mut status) = (String::new(), 0);
     for name in rest {
-        let program = Program::open(name)?;
+        let program = match Program::open(name) {
+            Ok(program) => program,
+            // The others are to be seen all the same.
+            Err(failure) => {
+                status = 1;
+                text += &format!("{}\n", shown(&failure.text));
+                continue;
+            }
+        };
         let words = match &program.mark {
             Mark::Marked(options) => {
                 let options: String =

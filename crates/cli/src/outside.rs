@@ -48,6 +48,9 @@ pub fn mark() -> (OsString, OsString) {
     (PLACED.into(), std::process::id().to_string().into())
 }
 
+/// Why such a program is not started.
+pub const PROMISED: &str = "--pages says that it must have them";
+
 const SHARED_STAYS: &str = "its shared memory keeps small pages";
 
 /// Runs a program that no library can enter: large pages from outside, and a session for the programs that it starts.
@@ -62,7 +65,7 @@ pub fn run(settings: &Settings, pages: &Config, target: &Target, joins: bool, lo
         None if asked != "auto" || io != "auto" => {
             return Failure::new(format!("{name}: {}, so it cannot be paged; leave --engine and --io out", target.why));
         }
-        None if !target.inherits && impossible(target, pages).is_none() => {
+        None if !target.inherits && impossible(&target.program, target.inherits, pages).is_none() => {
             log.warn(&format!("{name}: {}; it gets large pages, and no more", target.why))
         }
         None => {}
@@ -123,8 +126,8 @@ pub type Made = (Option<(OsString, OsString)>, Option<String>);
 pub fn large_pages(target: &Target, pages: &Config) -> Result<Made, Failure> {
     let title = format!("{}: {}", target.name(), target.why);
     let [heap, data, stack] = [Region::Heap, Region::Static, Region::Stack].map(|region| pages.pages(region));
-    if let Some(why) = impossible(target, pages) {
-        return Err(Failure::new(format!("{title}, so {why}; --pages says that it must have them")));
+    if let Some(why) = impossible(&target.program, target.inherits, pages) {
+        return Err(Failure::new(format!("{title}, so {why}; {PROMISED}")));
     }
     if [heap, data, stack] == [Pages::Small; 3] {
         return match os::trace::refuse_large_pages() {
@@ -213,8 +216,9 @@ fn unplaced(pages: &Config, regions: &[Region], line: impl FnOnce() -> String) -
     }
 }
 
-/// What the program must have and cannot, from outside.
-fn impossible(target: &Target, pages: &Config) -> Option<String> {
+/// What the program must have and cannot, from outside. `program` is the file that the kernel executes in the end, `inherits`
+/// as with `heap_obstacle`.
+pub fn impossible(program: &Path, inherits: bool, pages: &Config) -> Option<String> {
     let must = |region, of: fn(Pages) -> bool| pages.pages_required(region) && of(pages.pages(region));
     if [Region::Heap, Region::Static].into_iter().any(|region| must(region, Pages::pooled)) {
         return Some("it cannot have pages of a pool".to_owned());
@@ -226,7 +230,7 @@ fn impossible(target: &Target, pages: &Config) -> Option<String> {
     if any && os::large_pages_are_off() {
         return Some(format!("it keeps small pages: {}", pages::OFF));
     }
-    let why = must(Region::Heap, Pages::large).then(|| heap_obstacle(&target.program, target.inherits)).flatten()?;
+    let why = must(Region::Heap, Pages::large).then(|| heap_obstacle(program, inherits)).flatten()?;
     Some(format!("its heap keeps small pages: {why}"))
 }
 

@@ -127,6 +127,15 @@ impl Offer {
         }
     }
 
+    /// The same for the region at this place; what comes next is for shared memory alone.
+    pub fn region(&self, index: usize, choice: PageChoice) -> (Pages, Pages, Option<String>) {
+        if index == SHM {
+            return self.grant_shared(choice);
+        }
+        let (granted, missing) = self.grant(choice);
+        (granted, Pages::Small, missing)
+    }
+
     /// Why a region that must have its pages would not have them, though the machine has such ones.
     fn unkept(&self, choices: &PageChoices, index: usize) -> Option<String> {
         let choice = choices.get(index).filter(|choice| choice.required)?;
@@ -156,13 +165,10 @@ impl Offer {
     ) -> Result<(), Failure> {
         let mut said: Vec<String> = Vec::new();
         for (index, choice) in choices.iter().enumerate() {
-            let (granted, missing) = if index == SHM {
-                let (granted, next, missing) = self.grant_shared(*choice);
+            let (granted, next, missing) = self.region(index, *choice);
+            if index == SHM {
                 config.shared_next = next as u32;
-                (granted, missing)
-            } else {
-                self.grant(*choice)
-            };
+            }
             config.pages[index] = granted as u32;
             config.pages_required |= u32::from(choice.required) << index;
             let missing = missing.or_else(|| self.unkept(choices, index));

@@ -50,8 +50,24 @@ fn usable(file: &Path) -> io::Result<()> {
     }
 }
 
+/// The first directory on the way to a file that may not be searched, if that is why the file cannot be seen.
+fn closed(name: &OsStr) -> Option<PathBuf> {
+    let file = Path::new(name);
+    let hidden = std::fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    let on_the_way = || file.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty());
+    let seen = |directory: &&Path| std::fs::metadata(directory).is_ok();
+    // What can be seen itself and hides what is in it.
+    if hidden { on_the_way().find(seen).map(Path::to_owned) } else { None }
+}
+
 /// Why a program cannot be executed, and the status that says so.
 pub fn refusal(name: &OsStr, error: &io::Error) -> Failure {
+    if let (Some(libc::EACCES), Some(directory)) = (error.raw_os_error(), closed(name)) {
+        let (name, directory) = (name.to_string_lossy(), directory.display());
+        let why = format!("this user may not search {directory}; name a program elsewhere, or run it as another user");
+        return Failure::new(format!("{name}: cannot be executed: {}: {why}", reason(error)))
+            .with_status(NOT_EXECUTABLE);
+    }
     let (status, mend) = match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => (NOT_FOUND, "; check its path"),
         Some(libc::EISDIR) => (NOT_EXECUTABLE, "; name a program in it"),

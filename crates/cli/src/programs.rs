@@ -2,9 +2,9 @@
 //! in which `ream compare --save` keeps what it found. The user's own configuration file is never written.
 
 use crate::failure::{Failure, reason};
-use crate::program;
 use crate::settings::Given;
 use crate::settings::file::{self, Configuration};
+use crate::{os, program};
 use ream_options::Kind;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -65,18 +65,53 @@ fn understand(path: &Path, text: &str) -> Result<Configuration, Failure> {
     }
 }
 
+/// Whether settings of a program could be saved in the file, as far as that shows before it is done. Nothing stays changed.
+///
+/// # Errors
+/// Why not.
+pub fn savable(path: &Path, program: &Path) -> Result<(), Failure> {
+    name_of(program)?;
+    read(path)?;
+    let path = std::path::absolute(path).map_err(|error| refuse(path, &error))?;
+    let directory = match path.canonicalize() {
+        Ok(file) => {
+            OpenOptions::new().read(true).write(true).open(&file).map_err(|error| refuse(&file, &error))?;
+            file.parent().map(Path::to_owned)
+        }
+        // Directories that are not there are made in the next one that is.
+        Err(_) => path.ancestors().skip(1).find(|directory| directory.exists()).map(Path::to_owned),
+    };
+    let directory = directory.unwrap_or_else(|| "/".into());
+    // Only a file that is made tells for certain: root may write everywhere, and not on what is read-only.
+    let tried = directory.join(format!(".{NAME}.{}", std::process::id()));
+    match os::nameless_file(&directory, &tried) {
+        Ok((_, named)) => {
+            if named {
+                let _ = std::fs::remove_file(&tried);
+            }
+            Ok(())
+        }
+        Err(error) => Err(refuse(&directory, &error)),
+    }
+}
+
+fn refuse(what: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{}: {}; nothing was saved", what.display(), reason(error)))
+}
+
+/// A program as the file names it.
+fn name_of(program: &Path) -> Result<&str, Failure> {
+    let refuse = || Failure::new(format!("{}: not valid UTF-8; nothing was saved", program.display()));
+    program.to_str().ok_or_else(refuse)
+}
+
 /// Writes settings of a program into the file in place of its earlier ones. The file is replaced whole and at once;
 /// others that save at the same time wait for each other, so that nobody's settings are lost.
 ///
 /// # Errors
 /// What could not be written, or what the file holds already that cannot be understood.
 pub fn save(path: &Path, program: &Path, settings: &[Given]) -> Result<(), Failure> {
-    let refuse = |what: &Path, error: &io::Error| {
-        Failure::new(format!("{}: {}; nothing was saved", what.display(), reason(error)))
-    };
-    let Some(program) = program.to_str() else {
-        return Err(Failure::new(format!("{}: not valid UTF-8; nothing was saved", program.display())));
-    };
+    let program = name_of(program)?;
     if let Some(directory) = path.parent() {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|error| refuse(directory, &error))?;
@@ -98,7 +133,7 @@ pub fn save(path: &Path, program: &Path, settings: &[Given]) -> Result<(), Failu
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        crate::os::wait_for_lock(&file)?;
+        os::wait_for_lock(&file)?;
         let (ours, named) = (file.metadata()?, std::fs::metadata(path));
         if named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
             return Ok(file);
@@ -286,6 +321,22 @@ mod tests {
             }
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn whether_it_can_be_saved_is_known_beforehand() {
+        let directory = Directory::new();
+        let path = directory.0.join("deep/programs.toml");
+        savable(&path, Path::new("/b")).unwrap();
+        // Nothing was made to find that out.
+        assert!(!directory.0.exists());
+        std::fs::create_dir(&directory.0).unwrap();
+        let refused = |path: &Path| savable(path, Path::new("/b")).unwrap_err().text;
+        std::fs::write(directory.0.join("deep"), "garbage").unwrap();
+        assert!(refused(&path).ends_with("deep: Not a directory; nothing was saved"), "{}", refused(&path));
+        assert!(refused(&directory.0.join("deep")).contains("deep: line 1: "));
+        // Where even root may write nothing.
+        assert!(refused(Path::new("/proc/1/programs.toml")).ends_with("; nothing was saved"));
     }
 
     #[test]

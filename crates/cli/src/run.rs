@@ -1,6 +1,6 @@
 //! `ream run`: settles everything, starts the session and its agent, and becomes the program.
 
-use crate::failure::{Failure, NOT_FOUND, reason};
+use crate::failure::{Failure, NOT_FOUND, reason, shown};
 use crate::inject::{self, Plan};
 use crate::machine::Machine;
 use crate::mark::{self, start};
@@ -421,7 +421,7 @@ impl Log {
         if level > self.level {
             return;
         }
-        let line = format!("ream: {text}");
+        let line = format!("ream: {}", shown(text));
         // A message that cannot be written must not keep the program from running.
         if !self.file.as_ref().is_some_and(|path| self.append(path, &line)) {
             os::say(&line);

@@ -114,10 +114,20 @@ fn address(given: &Given) -> Result<SocketAddr, Failure> {
 pub fn keys(rest: &[OsString]) -> Result<String, Failure> {
     let path = match rest {
         [] => remote::key_file(None)?,
+        [path] if path.is_empty() => {
+            return Err(Failure::new("keys: no file given; name one, or leave it out for the usual place"));
+        }
         [path] => PathBuf::from(path),
         [_, more, ..] => return Err(Failure::new(format!("{}: one argument too many", more.to_string_lossy()))),
     };
-    let failed = |error: io::Error| Failure::new(format!("keys: {}: {}", path.display(), reason(&error)));
+    let failed = |error: io::Error| {
+        let mend = match error.kind() {
+            io::ErrorKind::NotFound => "; make its directory first, or name a file elsewhere",
+            io::ErrorKind::PermissionDenied if !path.exists() => "; name a file in a directory of yours",
+            _ => "",
+        };
+        Failure::new(format!("keys: {}: {}{mend}", path.display(), reason(&error)))
+    };
     if rest.is_empty() {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(failed)?;

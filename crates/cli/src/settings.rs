@@ -441,6 +441,9 @@ impl Given {
     }
     /// A path made absolute, since the program may change its directory.
     pub fn path(&self, text: &OsStr) -> Result<PathBuf, Failure> {
+        if text.is_empty() {
+            return Err(self.refuse("no path given; name one"));
+        }
         std::path::absolute(text).map_err(|error| self.refuse(crate::failure::reason(&error)))
     }
     /// The memory servers, if that is a list of some.

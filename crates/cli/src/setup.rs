@@ -50,11 +50,12 @@ fn run(tree: &Tree, wishes: &Wishes, out: &mut dyn Write) -> Result<i32, Failure
     if wishes.undo { undo(tree, wishes.dry_run, out) } else { apply(tree, wishes, out) }
 }
 
-/// Says something. What cannot be said any more does not keep anything from being done.
+/// Says something. A reader that went away keeps nothing from being done; what cannot be written does, since each change is to
+/// be seen before it is made.
 macro_rules! say {
-    ($out:expr, $($text:tt)*) => {{
-        let _ = write!($out, $($text)*).and_then(|()| $out.flush());
-    }};
+    ($out:expr, $($text:tt)*) => {
+        crate::written(write!($out, $($text)*).and_then(|()| $out.flush()))?
+    };
 }
 
 fn apply(tree: &Tree, wishes: &Wishes, out: &mut dyn Write) -> Result<i32, Failure> {
@@ -69,6 +70,21 @@ fn apply(tree: &Tree, wishes: &Wishes, out: &mut dyn Write) -> Result<i32, Failu
             return Err(failure);
         }
     };
+    let outcome = make_all(tree, wishes, &plan, journal.as_mut(), out);
+    if let Some(journal) = journal {
+        journal.close();
+    }
+    outcome
+}
+
+/// Shows all changes of a plan, and makes each where there is a journal.
+fn make_all(
+    tree: &Tree,
+    wishes: &Wishes,
+    plan: &plan::Plan,
+    mut journal: Option<&mut Journal>,
+    out: &mut dyn Write,
+) -> Result<i32, Failure> {
     let mut failed = false;
     let mut done = 0;
     for change in &plan.changes {
@@ -89,9 +105,6 @@ fn apply(tree: &Tree, wishes: &Wishes, out: &mut dyn Write) -> Result<i32, Failu
     }
     for note in &plan.notes {
         say!(out, "note: {note}\n");
-    }
-    if let Some(journal) = journal {
-        journal.close();
     }
     match (plan.changes.len(), wishes.dry_run) {
         (0, _) => say!(out, "nothing to do\n"),
@@ -189,6 +202,14 @@ fn undo(tree: &Tree, dry_run: bool, out: &mut dyn Write) -> Result<i32, Failure>
         say!(out, "nothing to undo\n");
         return Ok(0);
     };
+    let outcome = take_back(tree, &mut journal, dry_run, out);
+    if !dry_run {
+        journal.close();
+    }
+    outcome
+}
+
+fn take_back(tree: &Tree, journal: &mut Journal, dry_run: bool, out: &mut dyn Write) -> Result<i32, Failure> {
     let (mut done, mut left) = (0, false);
     // What a change will find when those after it have been taken back, where nothing is really changed.
     let mut imagined: Vec<(String, Vec<u8>)> = Vec::new();
@@ -241,9 +262,6 @@ fn undo(tree: &Tree, dry_run: bool, out: &mut dyn Write) -> Result<i32, Failure>
         if !dry_run {
             journal.strike(at).map_err(|error| Failure::new(format!("{}: {}", journal::PATH, reason(&error))))?;
         }
-    }
-    if !dry_run {
-        journal.close();
     }
     match dry_run {
         true => say!(out, "{}; nothing was changed\n", number(done, "change to take back", "changes to take back")),

@@ -39,7 +39,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Failur
     let target = outside::Target { file: &file, arguments: &rest, why, program, inherits, shown: None };
     let (variable, obstacle) = outside::large_pages(&target, &pages)?;
     if let Some(line) = obstacle {
-        os::say(&format!("ream: {line}"));
+        os::say(&Failure::new(line).to_string());
     }
     Err(run::become_program(&file, &rest, run::environment(variable.into_iter().chain([outside::mark()]).collect())))
 }

@@ -6,7 +6,7 @@ mod tiers;
 pub mod tlb;
 
 use crate::doctor::quoted;
-use crate::failure::{Failure, reason};
+use crate::failure::{Failure, reason, shown, shown_bytes};
 use crate::outside;
 use ream_options::show_size;
 use regions::{Amounts, Kind, Region, regions};
@@ -27,7 +27,8 @@ enum Which {
 /// A process as it was found.
 struct Process {
     id: u32,
-    name: String,
+    /// Whatever the process calls itself.
+    name: Vec<u8>,
     regions: Vec<Region>,
     threads: Vec<u32>,
     /// Whether Ream's library is loaded, or it was given its pages from outside.
@@ -100,7 +101,7 @@ fn look(id: u32) -> std::io::Result<Process> {
     let smaps = fs::read(format!("/proc/{id}/smaps"))?;
     let smaps = String::from_utf8_lossy(&smaps);
     let name = fs::read(format!("/proc/{id}/comm"))?;
-    let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+    let name = name.strip_suffix(b"\n").unwrap_or(&name).to_owned();
     let tasks = fs::read_dir(format!("/proc/{id}/task"))?.flatten();
     let threads: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
     let pointers: Vec<u64> = threads.iter().filter_map(|thread| stack_pointer(id, *thread)).collect();
@@ -109,7 +110,18 @@ fn look(id: u32) -> std::io::Result<Process> {
     let span = |file: &str| crate::elf::span(&fs::File::open(format!("/proc/{id}/root{file}")).ok()?);
     let servers = if entered { servers::of(id) } else { None };
     let tiers = if entered { tiers::of(id) } else { None };
+    // Nothing is left of one that has ended but what its parent has not yet asked for.
+    if smaps.is_empty() && has_state(id, 'Z') {
+        return Err(std::io::Error::other("has ended; its parent has yet to take notice of it"));
+    }
     Ok(Process { id, name, regions: regions(&smaps, &pointers, span), threads, ours, servers, tiers })
+}
+
+/// Whether a process is in this state.
+fn has_state(id: u32, state: char) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let found = status.lines().find_map(|line| line.strip_prefix("State:"));
+    found.is_some_and(|found| found.trim_start().starts_with(state))
 }
 
 /// Whether a process became a program that Ream put on large pages from outside: its number was told to that, and not to the
@@ -148,7 +160,7 @@ fn headline(process: &Process) -> String {
     format!(
         "{} {}: {} resident, {} on large pages\n",
         process.id,
-        process.name,
+        shown_bytes(&process.name),
         show_size(total.resident),
         percent(&total)
     )
@@ -158,7 +170,7 @@ fn headline(process: &Process) -> String {
 fn note(region: &Region) -> String {
     let locked = if region.locked { "locked " } else { "" };
     let paged = if region.paged { "paged " } else { "" };
-    format!("{locked}{paged}{}", region.name)
+    format!("{locked}{paged}{}", shown(&region.name))
 }
 
 fn as_text(process: &Process) -> String {
@@ -243,7 +255,7 @@ fn as_list(processes: &[Process], all: bool) -> String {
     for process in processes {
         let total = process.total(|_| true);
         let [size_, resident, huge, giant] = [total.size, total.resident, total.huge, total.giant].map(size);
-        rows.push([process.id.to_string(), size_, resident, huge, giant, percent(&total), process.name.clone()]);
+        rows.push([process.id.to_string(), size_, resident, huge, giant, percent(&total), shown_bytes(&process.name)]);
     }
     table(&rows)
 }
@@ -261,7 +273,7 @@ fn process_json(process: &Process, whole: bool) -> String {
     let mut text = format!(
         "{{\n  \"pid\": {}, \"name\": {}, \"ream\": {},\n  \"total\": {{{}}}",
         process.id,
-        quoted(&process.name),
+        quoted(&String::from_utf8_lossy(&process.name)),
         process.ours,
         amounts_json(&process.total(|_| true))
     );
@@ -343,6 +355,34 @@ mod tests {
             json["regions"].as_array().unwrap().iter().map(|region| region["resident"].as_u64().unwrap()).sum();
         assert_eq!(json["total"]["resident"].as_u64().unwrap(), sum);
         assert!(json["tlb"]["needed"].as_u64().unwrap() > 0);
+    }
+
+    #[test]
+    fn names_of_others_are_shown_and_not_obeyed() {
+        let mut process = look(std::process::id()).unwrap();
+        process.name = b"we\"ird\n\x1b[31m\xff".to_vec();
+        let list = as_list(&[process], true);
+        assert!(list.lines().count() == 2 && list.ends_with("  we\"ird\\n\\x1b[31m\\xff\n"), "{list}");
+        let mut process = look(std::process::id()).unwrap();
+        process.name = b"\x1b".to_vec();
+        process.regions.iter_mut().for_each(|region| region.name = "\u{1b}]0;x".to_owned());
+        assert!(!as_text(&process).contains('\u{1b}'));
+        let json: serde_json::Value = serde_json::from_str(&as_json(&[process], true)).unwrap();
+        assert_eq!(json["name"], "\u{1b}");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_shown() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        for _ in 0..2000 {
+            if has_state(child.id(), 'Z') {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let said = failure(&[&child.id().to_string()], false);
+        assert_eq!(said, format!("{}: has ended; its parent has yet to take notice of it", child.id()));
+        child.wait().unwrap();
     }
 
     #[test]

@@ -141,7 +141,7 @@ pub struct Client {
 /// What the file system says, or the first line that cannot be understood.
 pub fn clients(path: &Path, size: &dyn Fn(&str) -> Option<u64>) -> io::Result<Vec<Client>> {
     let text = read_small(&mut File::open(path)?)?;
-    let mut list = Vec::new();
+    let mut list: Vec<Client> = Vec::new();
     for (number, line) in lines(&text) {
         let mut words = line.split_whitespace();
         let public = words.next().and_then(Public::parse);
@@ -151,7 +151,16 @@ pub fn clients(path: &Path, size: &dyn Fn(&str) -> Option<u64>) -> io::Result<Ve
             Some(text) => Some(size(text).ok_or_else(|| wrong(format!("line {number}: \"{text}\" is no size")))?),
             None => None,
         };
+        if let Some(word) = words.next() {
+            return Err(wrong(format!("line {number}: \"{word}\" behind the quota; a line is PUBLIC [NAME [QUOTA]]")));
+        }
+        if let Some(other) = list.iter().find(|other| other.public == public) {
+            return Err(wrong(format!("line {number}: this key is there already, as {}", other.name)));
+        }
         list.push(Client { public, name, quota });
+    }
+    if list.is_empty() {
+        return Err(wrong("no client is in it; write a line PUBLIC [NAME [QUOTA]] for each".to_owned()));
     }
     Ok(list)
 }
@@ -219,6 +228,15 @@ mod tests {
         assert_eq!((list[1].name.len(), list[1].quota), (8, None));
         std::fs::write(&path, format!("{one} nodeb 4x\n")).unwrap();
         assert!(clients(&path, &|text| text.parse().ok()).unwrap_err().to_string().starts_with("line 1"));
+        for (text, why) in [
+            (format!("\n{one} ada 1 extra\n"), "line 2: \"extra\" behind the quota"),
+            (format!("{one} ada\n{two}\n{one} bob 1\n"), "line 3: this key is there already, as ada"),
+            ("# nobody\n\n".to_owned(), "no client is in it"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let said = clients(&path, &|text| text.parse().ok()).unwrap_err().to_string();
+            assert!(said.starts_with(why), "{said}");
+        }
         std::fs::write(&path, format!("a:1 {one}\nb:2 {two}\n")).unwrap();
         assert_eq!(server(&path, "b:2").unwrap(), Some(two));
         assert_eq!(server(&path, "c:2").unwrap(), None);

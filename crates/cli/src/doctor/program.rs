@@ -7,19 +7,25 @@ use crate::code::{self, Library, Why, Wish, candidates, closure, expected};
 use crate::elf::Layout;
 use crate::failure::Failure;
 use crate::os::{self, BLOCK};
+use crate::pages::{self, Offer};
 use crate::program::{self, Caller, Link, Reach};
 use crate::settings::Settings;
-use crate::tree::Tree;
-use crate::{inject, outside, pages, shared};
-use ream_options::pages::{BSS, HEAP, HUGETLB, SHM, SMALL, STACK, TEXT};
-use ream_options::{REGIONS, show_size};
+use crate::{inject, outside};
+use ream_options::pages::{BSS, HEAP, HUGETLB, MIDDLE, SHM, SMALL, STACK, TEXT};
+use ream_options::{PageChoice, REGIONS, show_size};
+use ream_stats::{Config, Pages as Granted};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// What a region will get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pages {
+    /// 1 GiB.
+    Gigantic,
+    /// 2 MiB.
     Large,
+    /// 64 KiB.
+    Middle,
     Small,
     /// There is nothing of it, or it is not known beforehand.
     None,
@@ -44,9 +50,12 @@ enum Entry {
     /// Without a library: at the start only, and why its own malloc does not take large pages, if so.
     Start(Option<&'static str>),
     Not(String),
+    /// It is not even started: it must have pages that it cannot have.
+    Never(String),
 }
 
-/// Looks at the program that `rest` begins with. Returns text and exit status: 1 where it cannot be entered.
+/// Looks at the program that `rest` begins with. Returns text and exit status: 1 where it cannot be entered, or is not
+/// started.
 pub fn report(settings: &Settings, rest: &[OsString], json: bool) -> Result<(String, i32), Failure> {
     let path = std::env::var_os("PATH");
     let name = rest.first().map_or(OsStr::new(""), OsString::as_os_str);
@@ -57,25 +66,51 @@ pub fn report(settings: &Settings, rest: &[OsString], json: bool) -> Result<(Str
         return Err(Failure::new(format!("{}: not a program that can be read", file.display())));
     };
     let (user, group) = os::user_and_group();
-    let entry = match program::judge(&links, Caller { user, group }) {
-        Reach::Inside => Entry::Library,
-        Reach::Outside { program, inherits, .. } => Entry::Start(outside::heap_obstacle(&program, inherits)),
-        Reach::Not(why) => Entry::Not(why),
+    // As in a run, which is told of nothing here.
+    let (offer, mut pages) = (Offer::here(), Config::new());
+    let settled = offer.settle(&settings.pages, &mut pages, &mut |_| ());
+    let mut entry = match (settled, program::judge(&links, Caller { user, group })) {
+        (Err(failure), _) => Entry::Never(failure.text),
+        (_, Reach::Inside) => Entry::Library,
+        (_, Reach::Outside { why, program, inherits }) => match outside::impossible(&program, inherits, &pages) {
+            Some(obstacle) => Entry::Never(format!("{why}, so {obstacle}; {}", outside::PROMISED)),
+            None => Entry::Start(outside::heap_obstacle(&program, inherits)),
+        },
+        (_, Reach::Not(why)) if settings.promises_pages() => Entry::Never(why),
+        (_, Reach::Not(why)) => Entry::Not(why),
     };
-    let rows = rows(settings, &links, link, &layout, &entry);
+    let mut rows = rows(settings, &offer, &links, link, &layout, &entry);
+    if let Some(row) = rows.iter().find(|row| row.why.ends_with(NOT_SO)) {
+        entry = Entry::Never(format!("its code: {}", row.why));
+    }
+    if matches!(entry, Entry::Never(_)) {
+        for row in &mut rows {
+            (row.pages, row.blocks, row.why) = (Pages::None, None, "it is not started".to_owned());
+        }
+    }
     let text = if json { as_json(&links, &entry, &rows) } else { as_text(&links, &entry, &rows) };
-    Ok((text, i32::from(matches!(entry, Entry::Not(_)))))
+    Ok((text, i32::from(!entry.is_good())))
 }
 
-fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry: &Entry) -> Vec<Row> {
+impl Entry {
+    fn is_good(&self) -> bool {
+        matches!(self, Entry::Library | Entry::Start(_))
+    }
+}
+
+/// How the words end of code that must lie on large pages and does not.
+const NOT_SO: &str = "; --pages=text=huge:require does not start it so";
+
+fn rows(settings: &Settings, offer: &Offer, links: &[Link], link: &Link, layout: &Layout, entry: &Entry) -> Vec<Row> {
     let searched = std::env::var_os("LD_LIBRARY_PATH");
     let libraries = closure(&link.file, layout, None, searched.as_deref());
     let small_wanted = settings.pages[..=STACK].iter().all(|choice| choice.size == SMALL);
     let general = match entry {
         _ if small_wanted => Some("--pages=small".to_owned()),
-        _ if os::large_pages_are_off() => Some("large pages are switched off for this process".to_owned()),
         Entry::Not(_) => Some("Ream is not in it".to_owned()),
-        _ if !pages::are_on() => Some("transparent large pages are off; see ream doctor".to_owned()),
+        // From outside there is nothing else.
+        Entry::Start(_) if os::large_pages_are_off() => Some(pages::OFF.to_owned()),
+        Entry::Start(_) if !pages::are_on() => Some("transparent large pages are off; see ream doctor".to_owned()),
         _ => None,
     };
     let mut rows = vec![heap(layout, &libraries, entry)];
@@ -98,13 +133,13 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
     for (regions, place) in
         [(&["heap"][..], HEAP), (&["static data", "library data"], BSS), (&["main stack", "thread stacks"], STACK)]
     {
-        let small = settings.pages[place].size == SMALL;
-        for row in rows.iter_mut().filter(|row| small && row.pages == Pages::Large && regions.contains(&row.region)) {
-            let why = format!("--pages={}=small", REGIONS[place]);
-            (row.pages, row.blocks, row.why) = (Pages::Small, Some(0), why);
+        let choice = settings.pages[place];
+        let granted = offer.region(place, choice);
+        for row in rows.iter_mut().filter(|row| row.pages == Pages::Large && regions.contains(&row.region)) {
+            as_granted(row, place, choice, &granted, matches!(entry, Entry::Library));
         }
     }
-    rows.extend(asked.then(|| shared_as_asked(settings.pages[SHM].size)));
+    rows.extend(asked.then(|| shared_as_asked(offer, settings.pages[SHM])));
     // What is said of the code alone, or of everything.
     let wish = if small_wanted { Wish::Never } else { Wish::of(settings.pages[TEXT]) };
     rows.push(code_row(links, link, layout, wish));
@@ -112,6 +147,32 @@ fn rows(settings: &Settings, links: &[Link], link: &Link, layout: &Layout, entry
         rows.push(library_code(library, &offsets, wish == Wish::Never));
     }
     rows
+}
+
+/// Puts into a row of large pages what a run gives that region of what was asked for.
+fn as_granted(
+    row: &mut Row,
+    place: usize,
+    choice: PageChoice,
+    granted: &(Granted, Granted, Option<String>),
+    inside: bool,
+) {
+    let missing = || granted.2.clone().unwrap_or_else(|| "not to be had here; see ream doctor".to_owned());
+    match granted.0 {
+        Granted::Small if choice.size == SMALL => {
+            (row.pages, row.blocks, row.why) = (Pages::Small, Some(0), format!("--pages={}=small", REGIONS[place]));
+        }
+        Granted::Small => (row.pages, row.blocks, row.why) = (Pages::Small, Some(0), missing()),
+        _ if choice.size == MIDDLE => (row.pages, row.blocks) = (Pages::Middle, None),
+        // What is mapped is as large as the heap needs it; static data seldom hold a whole one.
+        Granted::Gigantic if inside && place == HEAP => {
+            (row.pages, row.blocks) = (Pages::Gigantic, None);
+            row.why += "; of the pool, where less is left 2 MiB";
+        }
+        granted if granted.pooled() && inside => row.why += "; of the pool",
+        _ if choice.size >= HUGETLB && granted.2.is_some() => row.why = format!("{}; {}", missing(), row.why),
+        _ => {}
+    }
 }
 
 fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
@@ -127,7 +188,7 @@ fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
             );
         }
         Entry::Start(Some(why)) => return row(Pages::Small, &format!("its own malloc: {why}")),
-        Entry::Library | Entry::Not(_) => {}
+        Entry::Library | Entry::Not(_) | Entry::Never(_) => {}
     }
     let names = || libraries.iter().filter_map(|library| library.path.file_name()?.to_str());
     if names().any(|name| name.starts_with("libjli.so") || name.starts_with("libjvm.so")) {
@@ -208,13 +269,15 @@ fn shared_memory() -> Row {
 }
 
 /// Shared memory where the user wants it on other than small pages.
-fn shared_as_asked(size: u32) -> Row {
-    let tree = Tree::new(Path::new("/"));
-    let (pages, why) = match (size, shared::obstacle(&tree), shared::files_obstacle(&tree)) {
-        (HUGETLB, ..) => (Pages::Large, "the pool's pages as far as they go; files get none of those".to_owned()),
-        (_, Some(obstacle), _) => (Pages::Small, obstacle.text),
-        (_, None, Some(files)) => (Pages::Large, format!("from 2 MiB on; {}", files.text)),
-        (_, None, None) => (Pages::Large, "from 2 MiB on".to_owned()),
+fn shared_as_asked(offer: &Offer, choice: PageChoice) -> Row {
+    let (granted, _, missing) = offer.region(SHM, choice);
+    let (pages, why) = match (granted, missing) {
+        (Granted::Hugetlb, _) => {
+            (Pages::Large, "the pool's pages as far as they go; files get none of those".to_owned())
+        }
+        (Granted::Small, missing) => (Pages::Small, missing.unwrap_or_default()),
+        (_, Some(missing)) => (Pages::Large, format!("from 2 MiB on; {missing}")),
+        (_, None) => (Pages::Large, "from 2 MiB on".to_owned()),
     };
     Row { region: "shared memory", file: None, size: None, blocks: None, pages, why }
 }
@@ -228,7 +291,7 @@ fn code_row(links: &[Link], link: &Link, layout: &Layout, wish: Wish) -> Row {
         (None, _) => tried(code::trial(&link.opened, &offsets), offsets.len()),
     };
     if wish == (Wish::Huge { required: true }) && blocks < offsets.len().max(1) {
-        why += "; --pages=text=huge:require does not start it so";
+        why += NOT_SO;
     }
     Row { region: "code", file: None, size: Some(code::code_bytes(layout)), blocks: Some(blocks as u64), pages, why }
 }
@@ -271,7 +334,9 @@ fn library_code(library: Library, offsets: &[u64], small_wanted: bool) -> Row {
 impl Pages {
     fn word(self) -> &'static str {
         match self {
+            Pages::Gigantic => "1 GiB",
             Pages::Large => "2 MiB",
+            Pages::Middle => "64 KiB",
             Pages::Small => "4 KiB",
             Pages::None => "-",
         }
@@ -284,6 +349,7 @@ fn headline(links: &[Link], entry: &Entry) -> String {
         Entry::Library => "Ream enters it".to_owned(),
         Entry::Start(_) => "statically linked: large pages only, cannot be paged".to_owned(),
         Entry::Not(why) => why.clone(),
+        Entry::Never(why) => format!("ream run does not start it: {why}"),
     };
     format!("{}: {entered}", shown.join(", run by "))
 }
@@ -320,7 +386,9 @@ fn as_json(links: &[Link], entry: &Entry, rows: &[Row]) -> String {
         .iter()
         .map(|row| {
             let page = match row.pages {
+                Pages::Gigantic => "1073741824",
                 Pages::Large => "2097152",
+                Pages::Middle => "65536",
                 Pages::Small => "4096",
                 Pages::None => "null",
             };
@@ -338,7 +406,7 @@ fn as_json(links: &[Link], entry: &Entry, rows: &[Row]) -> String {
         "{{\n  \"version\": {},\n  \"run\": [{}],\n  \"entered\": {},\n  \"summary\": {},\n  \"regions\": [\n{}\n  ]\n}}\n",
         quoted(env!("CARGO_PKG_VERSION")),
         files.join(", "),
-        !matches!(entry, Entry::Not(_)),
+        entry.is_good(),
         quoted(&headline(links, entry)),
         lines.join(",\n")
     )
@@ -367,6 +435,24 @@ mod tests {
             let row = json["regions"].as_array().unwrap().iter().find(|row| row["region"] == region).unwrap();
             assert!(!row["why"].as_str().unwrap().is_empty());
         }
+    }
+
+    /// What is not to be had is what a run says, too.
+    #[test]
+    fn rows_follow_what_is_granted() {
+        let row = || main_stack(Some(8 << 20));
+        let after = |size, granted, missing: Option<&str>| {
+            let (mut row, choice) = (row(), PageChoice { size, ..ream_options::pages::DEFAULT_PAGES[HEAP] });
+            as_granted(&mut row, HEAP, choice, &(granted, Granted::Small, missing.map(str::to_owned)), true);
+            (row.pages, row.blocks, row.why)
+        };
+        assert_eq!(after(MIDDLE, Granted::Small, Some("none")), (Pages::Small, Some(0), "none".to_owned()));
+        assert_eq!(after(MIDDLE, Granted::Plain, None).0, Pages::Middle);
+        assert_eq!(after(SMALL, Granted::Small, None).2, "--pages=heap=small");
+        assert_eq!(after(HUGETLB, Granted::Hugetlb, None), (Pages::Large, row().blocks, row().why + "; of the pool"));
+        assert_eq!(after(HUGETLB + 1, Granted::Gigantic, None).0, Pages::Gigantic);
+        let lacking = after(HUGETLB, Granted::Huge, Some("the pool is empty"));
+        assert!(lacking.0 == Pages::Large && lacking.2.starts_with("the pool is empty; "), "{lacking:?}");
     }
 
     #[test]

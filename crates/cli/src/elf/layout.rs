@@ -70,6 +70,10 @@ pub struct Layout {
     pub segments: Vec<Segment>,
     /// Address and bytes of the data that become read-only once they are relocated.
     pub protected: Option<(u64, u64)>,
+    /// Whether it is said to be a program that can be loaded anywhere (DF_1_PIE), which libraries are not.
+    pub pie: bool,
+    /// Whether it has the name by which others need it (DT_SONAME).
+    pub has_library_name: bool,
     /// Whether it was made by Go's compiler.
     pub is_go: bool,
     /// Names of the libraries that it needs.
@@ -134,12 +138,17 @@ impl Layout {
         const END: u64 = 0;
         const NEEDED: u64 = 1;
         const STRINGS: u64 = 5;
+        const LIBRARY_NAME: u64 = 14;
         const RPATH: u64 = 15;
         const RUNPATH: u64 = 29;
+        const FLAGS: u64 = 0x6fff_fffb;
+        const PIE: u64 = 0x0800_0000;
         let mut table = vec![0; usize::try_from(bytes).unwrap_or(MOST).min(MOST)];
         let got = read_some(file, &mut table, at).unwrap_or(0);
         let entries = || table[..got].chunks_exact(16).map(|entry| (long(entry, 0), long(entry, 8)));
         let entries = || entries().take_while(|(tag, _)| *tag != END);
+        self.pie = entries().any(|(tag, value)| tag == FLAGS && value & PIE != 0);
+        self.has_library_name = entries().any(|(tag, _)| tag == LIBRARY_NAME);
         let Some((_, strings)) = entries().find(|(tag, _)| *tag == STRINGS) else { return };
         let Some(strings) = self.offset_of(strings) else { return };
         let text = |value: u64| string(file, strings.saturating_add(value));
@@ -151,6 +160,12 @@ impl Layout {
                 _ => {}
             }
         }
+    }
+
+    /// Whether it is a shared library and no program. Some have an entry or name a dynamic linker all the same: ld.so, and
+    /// libc.so.6, which says its version when it is executed. Old programs say nothing of what they are; these name a linker.
+    pub fn is_library(&self) -> bool {
+        self.movable && !self.pie && (self.has_library_name || !self.interpreted)
     }
 
     /// Where in the file an address lies.
@@ -208,12 +223,29 @@ mod tests {
     #[test]
     fn this_program_is_laid_out() {
         let layout = Layout::read(&File::open("/proc/self/exe").unwrap()).unwrap();
-        assert!(layout.interpreted && layout.movable);
+        assert!(layout.interpreted && layout.movable && !layout.is_library());
         assert!(layout.segments.iter().any(|segment| segment.is_code() && segment.is_constant()));
         assert!(layout.segments.iter().any(Segment::is_writable));
         assert!(layout.needed.iter().any(|name| name.to_string_lossy().starts_with("libc.so")), "{:?}", layout.needed);
         assert!(layout.span() > 100_000 && layout.align() >= 4096);
         assert_eq!(Layout::read(&File::open("/etc/passwd").unwrap()), None);
+        // A static-PIE names no linker either; a library names itself, whatever else it has.
+        let is_library = |pie, interpreted, has_library_name| {
+            Layout { movable: true, pie, interpreted, has_library_name, ..Layout::default() }.is_library()
+        };
+        assert!(is_library(false, false, true) && is_library(false, false, false) && is_library(false, true, true));
+        assert!(!is_library(true, false, false) && !is_library(false, true, false));
+        assert!(!Layout::default().is_library());
+    }
+
+    #[test]
+    fn libraries_of_this_process_are_libraries() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        for name in ["/libc.so.6", "/ld-linux"] {
+            let path = maps.lines().filter_map(|line| line.split_whitespace().last()).find(|path| path.contains(name));
+            let layout = Layout::read(&File::open(path.expect("a library")).unwrap()).unwrap();
+            assert!(layout.is_library(), "{path:?}");
+        }
     }
 
     /// Damaged headers are answered, whatever they hold, without a panic, and quickly.

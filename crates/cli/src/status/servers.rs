@@ -13,7 +13,8 @@ pub struct Server {
     name: String,
     /// Processes that have their connections to it, of all that page.
     linked: usize,
-    free: u64,
+    /// What it had left when it was last asked; `None` where nobody asks it.
+    free: Option<u64>,
     latency_us: u64,
     losses: u64,
     /// Pages that it has of all that page, and how many that came from it were not genuine.
@@ -46,12 +47,14 @@ pub fn of(id: u32) -> Option<Servers> {
     }
     let paging: Vec<_> = session.used().iter().filter(|process| process.engaged()).collect();
     let held = |who: usize| paging.iter().map(|process| process.copies().held(who)).sum();
+    // The only one is asked once, when the session begins: that is soon no longer true.
+    let several = session.remotes().len() > 1;
     let list = session.remotes().iter().enumerate().filter_map(|(index, remote)| {
         let server = session.servers().get(index)?;
         Some(Server {
             name: format!("tcp://{}", String::from_utf8_lossy(remote.name.as_bytes())),
             linked: paging.iter().filter(|process| is_used(process.copies(), index, server.alarms())).count(),
-            free: server.free(),
+            free: several.then(|| server.free()),
             latency_us: server.latency_us(),
             losses: server.losses(),
             pages: held(index),
@@ -115,8 +118,9 @@ impl Servers {
         };
         for server in &self.list {
             let state = if server.linked == self.processes { "used" } else { "away" };
-            let (pages, free) = (show_size(server.pages * 4096), show_size(server.free));
-            text += &format!("  {}: {state}, {pages} there, {free} left, {} us", server.name, server.latency_us);
+            let pages = show_size(server.pages * 4096);
+            let left = server.free.map_or_else(String::new, |free| format!(", {} left", show_size(free)));
+            text += &format!("  {}: {state}, {pages} there{left}, {} us", server.name, server.latency_us);
             if server.losses > 0 {
                 text += &format!(", lost {} times", server.losses);
             }
@@ -139,7 +143,7 @@ impl Servers {
                 "      {{\"name\": {}, \"used\": {}, \"free\": {}, \"latency_us\": {}, \"losses\": {}, \"pages\": {}, \"not_genuine\": {}}}",
                 quoted(&server.name),
                 server.linked == self.processes,
-                server.free,
+                server.free.map_or_else(|| "null".to_owned(), |free| free.to_string()),
                 server.latency_us,
                 server.losses,
                 server.pages,
@@ -160,5 +164,28 @@ impl Servers {
             self.parity,
             servers.join(",\n")
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a server that nobody asks what it has left nothing is said.
+    #[test]
+    fn what_is_left_is_said_where_it_is_known() {
+        let servers = |free| {
+            let name = "tcp://a:1".to_owned();
+            let server = Server { name, linked: 1, free, latency_us: 9, losses: 0, pages: 256, forged: 0 };
+            let (stored, missing, again, spilled, forged) = (256, 0, 0, 0, 0);
+            let (copies, processes, list) = (1, 1, vec![server]);
+            let (spill, below, parity) = (false, false, false);
+            Servers { list, copies, spill, below, parity, processes, stored, missing, again, spilled, forged }
+        };
+        let (asked, alone) = (servers(Some(1 << 30)), servers(None));
+        assert!(asked.text().contains("tcp://a:1: used, 1 MiB there, 1 GiB left, 9 us"), "{}", asked.text());
+        assert!(alone.text().contains("tcp://a:1: used, 1 MiB there, 9 us"), "{}", alone.text());
+        let json: serde_json::Value = serde_json::from_str(&format!("{{{}}}", alone.json())).unwrap();
+        assert!(json["store"]["servers"][0]["free"].is_null(), "{json}");
     }
 }

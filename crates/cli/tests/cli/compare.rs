@@ -153,6 +153,53 @@ fn what_cannot_be_compared() {
     assert!(err.starts_with("ream: --seconds: too few for one round, which takes "), "{err}");
 }
 
+/// What is wrong with the settings is said before anything runs, in the words of `ream run`.
+#[test]
+fn mistakes_in_the_settings_are_none_of_the_program() {
+    let scratch = Scratch::new();
+    let ran = scratch.path("ran");
+    let script = script(&scratch, &format!("echo >>{}", ran.display()));
+    let config = scratch.write("config.toml", "\nmemroy = \"1G\"\n", 0o600);
+    let typo = format!("ream: {}: line 2: memroy: no such key; did you mean memory?\n", config.display());
+    let little = "ream: --with: \"--memory 5\": --memory: \"5\": 5 B is too little to work with";
+    for (options, variable, line) in [
+        (&["--runs=1"][..], ("REAM_MEMORY", "x"), "ream: REAM_MEMORY: \"x\": "),
+        (&["--runs=1"], ("REAM_CONFIG", config.to_str().unwrap()), typo.as_str()),
+        (&["--with=--pages=huge", "--with=--memory 5"], ("REAM_CONFIG", ""), little),
+    ] {
+        let (status, out, err) = ended(&compare(options, &script).env(variable.0, variable.1).output().unwrap());
+        assert_eq!((status, out.as_str(), err.lines().count()), (125, "", 1), "{out}{err}");
+        assert!(err.starts_with(line) && !ran.exists(), "{err}");
+    }
+    // What only a run finds out.
+    let options = ["--with=--store=/no/such", "--runs=1"];
+    let (status, out, err) = ended(&compare(&options, &script).output().unwrap());
+    let line = "ream: compare: nothing could be compared: --store=/no/such: store: /no/such: No such file";
+    assert!(status == 125 && out.is_empty() && err.starts_with(line) && err.lines().count() == 1, "{out}{err}");
+}
+
+/// Where it cannot be saved nothing is run; and what was measured is shown when saving fails all the same.
+#[test]
+fn what_cannot_be_saved_is_said_first_or_after_the_table() {
+    let scratch = Scratch::new();
+    let ran = scratch.path("ran");
+    let text = format!("echo >>{}; [ \"$REAM_SESSION\" ] || sleep 0.5", ran.display());
+    let counting = script(&scratch, &text);
+    let broken = scratch.write("broken.toml", "garbage\n", 0o600);
+    for (place, words) in [(broken.as_path(), "broken.toml: line 1: "), (Path::new("/proc/1/x.toml"), "/proc/1: ")] {
+        let mut command = compare(&["--with=--pages=huge", "--save", "--runs=6"], &counting);
+        let (status, out, err) = ended(&command.env("REAM_PROGRAMS", place).output().unwrap());
+        assert_eq!((status, out.as_str(), err.lines().count()), (125, "", 1), "{out}{err}");
+        assert!(err.starts_with("ream: --save: ") && err.contains(words) && !ran.exists(), "{err}");
+    }
+    let file = scratch.path("programs.toml");
+    let breaks = script(&scratch, &format!("echo garbage >{}; {text}", file.display()));
+    let mut command = compare(&["--with=--pages=huge", "--save", "--runs=6"], &breaks);
+    let (status, out, err) = ended(&command.env("REAM_PROGRAMS", &file).output().unwrap());
+    assert!(status == 125 && err.contains("programs.toml: line 1: ") && err.lines().count() == 1, "{err}");
+    assert!(out.contains("Use: ream run --pages=huge") && out.contains("Nothing was saved"), "{out}");
+}
+
 /// Whether a process is there and not a zombie.
 fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -64,6 +64,33 @@ fn a_named_store_is_what_is_measured() {
     assert!(out.contains("cannot page: there is no place for a store"), "{out}");
 }
 
+/// Whether a program is started with the pages that it must have is what `ream run` does.
+#[test]
+fn what_a_run_would_refuse_is_foreseen() {
+    for pages in ["auto", "1g:require", "hugetlb:require", "64k:require", "shm=huge:require", "huge:require"] {
+        let option = format!("--pages={pages}");
+        let (ran, _, said) = ended(&ream(&["run", &option, "true"]).output().unwrap());
+        let (status, out, err) = ended(&ream(&["doctor", &option, "true"]).output().unwrap());
+        assert_eq!((status, err.as_str()), (i32::from(ran != 0), ""), "{pages}: {said}{out}");
+        if ran != 0 {
+            let why = said.trim().trim_start_matches("ream: ");
+            assert!(out.contains("ream run does not start it") && out.contains(why), "{pages}: {said}{out}");
+        }
+    }
+    // Without :require it takes the next smaller, and says so in the same words.
+    let (_, _, said) = ended(&ream(&["run", "--pages=64k", "true"]).output().unwrap());
+    let (_, out, _) = ended(&ream(&["doctor", "--pages=64k", "true"]).output().unwrap());
+    let heap = out.lines().find(|line| line.starts_with("heap ")).unwrap();
+    match said
+        .trim()
+        .strip_prefix("ream: --pages=64k: ")
+        .and_then(|line| line.strip_suffix("; taking the next smaller"))
+    {
+        Some(why) => assert!(heap.contains("4 KiB") && heap.contains(why), "{said}{out}"),
+        None => assert!(heap.contains("64 KiB"), "{said}{out}"),
+    }
+}
+
 #[test]
 fn an_ordinary_user_is_told_of_the_better_engine() {
     // SAFETY: asks only.

@@ -131,3 +131,24 @@ fn a_reader_that_goes_away_stops_nothing() {
     let (_, out, _) = ended(&setup(&machine, ALL).output().unwrap());
     assert!(out.ends_with("nothing to do\n"), "{out}");
 }
+
+/// A change that cannot be shown is not made.
+#[test]
+fn output_that_cannot_be_written_stops_it() {
+    let machine = machine();
+    let before = snapshot(&machine);
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for options in [&["--dry-run"][..], &[]] {
+        let (status, _, err) = ended(&setup(&machine, options).args(ALL).stdout(full()).output().unwrap());
+        let line = "ream: standard output: No space left on device\n";
+        assert_eq!((status, err.as_str()), (125, line), "{options:?}");
+        let mut after = snapshot(&machine);
+        // Where the journal is, or was.
+        after.retain(|path, _| !path.starts_with(machine.path("var/lib/ream")));
+        assert_eq!(after, before, "{options:?}");
+    }
+    assert_eq!(ended(&setup(&machine, ALL).output().unwrap()).0, 0);
+    let made = snapshot(&machine);
+    assert_eq!(ended(&setup(&machine, &["--undo"]).stdout(full()).output().unwrap()).0, 125);
+    assert_eq!(snapshot(&machine), made);
+}

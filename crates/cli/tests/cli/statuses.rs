@@ -110,6 +110,48 @@ fn programs_that_cannot_be_executed_end_with_126() {
     );
 }
 
+/// What the user gave is shown on one line, and does nothing to a terminal.
+#[test]
+fn control_characters_are_written_out() {
+    let (_, _, err) = run(&["run", "--memory", "a\nb\u{1b}[31m", "true"]);
+    assert!(err.starts_with("ream: --memory: \"a\\nb\\x1b[31m\": ") && err.lines().count() == 1, "{err:?}");
+    let line = "ream: nosuch\\x1b[31m: not found in PATH; give its path, or install it";
+    refuses(&["run", "nosuch\u{1b}[31m"], 127, line);
+}
+
+#[test]
+fn what_is_missing_is_named_with_what_to_do() {
+    refuses(&["run", "--store=tcp://a:1", "--key=", "true"], 125, "ream: --key: no path given; name one");
+    let line = "ream: keys: no file given; name one, or leave it out for the usual place";
+    refuses(&["keys", ""], 125, line);
+    let why = "No such file or directory; make its directory first, or name a file elsewhere";
+    refuses(&["keys", "/no/such/key"], 125, &format!("ream: keys: /no/such/key: {why}"));
+}
+
+/// It is the directory that an ordinary user may not search.
+#[test]
+fn a_directory_that_cannot_be_searched_is_named() {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: asks only.
+    let root = unsafe { libc::geteuid() } == 0;
+    let scratch = Scratch::new();
+    let command = scratch.write("ream", std::fs::read(env!("CARGO_BIN_EXE_ream")).unwrap(), 0o755);
+    std::fs::create_dir(scratch.path("closed")).unwrap();
+    let program = scratch.write("closed/program", "#!/bin/sh\n", 0o755);
+    let closed = scratch.path("closed");
+    let mode = |mode| std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o000);
+    let mut ordinary = std::process::Command::new(&command);
+    ordinary.arg("run").arg(&program).current_dir("/").env("REAM_CONFIG", "");
+    if root {
+        ordinary.uid(65534).gid(65534);
+    }
+    let (status, _, err) = ended(&ordinary.output().unwrap());
+    mode(0o755);
+    let why = format!("this user may not search {}; name a program elsewhere", closed.display());
+    assert!(status == 126 && err.contains(&why) && !err.contains("chmod"), "{status} {err}");
+}
+
 #[test]
 fn programs_that_are_not_there_end_with_127() {
     refuses(&["run", "no-such-program"], 127, "ream: no-such-program: not found in PATH; give its path, or install it");
