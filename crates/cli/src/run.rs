@@ -391,7 +391,8 @@ fn start_session(
             server.set_away(config.remotes.get(index).is_some_and(|remote| remote.lease == 0));
         }
     }
-    session.set_root(Identity { pid: process, start: agent::start_of(process).unwrap_or(0) });
+    let unknown = Identity { pid: process, start: 0, space: 0 };
+    session.set_root(agent::find::here(process).unwrap_or(unknown));
     let agent = agent::start(&memory, job).map_err(|error| ("agent", error))?;
     Ok(agent::address(agent, nonce, door, config))
 }
