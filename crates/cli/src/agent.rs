@@ -77,6 +77,7 @@ pub fn main(digest: Option<&OsStr>) -> i32 {
     os::set_name(c"ream-agent");
     os::ignore_signals_of_groups();
     os::raise_descriptor_limit();
+    os::lift_size_limit();
     // Page maps that it opens for others must not show them where in RAM their pages lie.
     os::give_up_administration();
     let (Ok(memory), Ok(report)) = (os::inherited(MEMORY), os::inherited(REPORT)) else {

@@ -21,6 +21,7 @@ const LEAST: u64 = 4 << 20;
 /// # Errors
 /// What is missing or cannot be had.
 pub fn serve(flags: &[Given]) -> Result<i32, Failure> {
+    os::lift_size_limit();
     let last = |name: &str| flags.iter().rfind(|given| given.spec.name == name);
     let needed = |name: &str| {
         last(name).ok_or_else(|| {

@@ -311,6 +311,10 @@ fn summarise(session: &Session) {
         }
         Summary::Json => {
             let Some(path) = config.summary_path.as_c_str() else { return };
+            // It ignores the signal that would end this process where the file becomes too large.
+            if file::size_limit() != u64::MAX && agent::summarise(session) {
+                return;
+            }
             // Whoever cannot write it leaves it to the agent, who can.
             let flags = file::flags::WRITE | file::flags::CREATE;
             match file::open(path, flags, 0o666) {
