@@ -2,11 +2,13 @@
 //! held, and writes the summary when no process of the session could.
 
 mod door;
+pub mod find;
 mod join;
 
 use crate::failure::reason;
 use crate::keeper;
 use crate::os;
+use find::{Found, find};
 use join::Doors;
 use ream_stats::{Config, Identity, Report, Session, Summary};
 use ream_sys::file::Fd;
@@ -41,11 +43,6 @@ pub fn create(mapping: *mut u8, nonce: u64, door: u64, config: &Config) -> &'sta
     let session = unsafe { Session::create(mapping, nonce, config, os::now_ms()) };
     session.set_door(door);
     session
-}
-
-/// When a process began, in clock ticks since boot; `None` when there is none.
-pub fn start_of(pid: u32) -> Option<u64> {
-    ream_sys::process::start_time(pid)
 }
 
 /// What the ranks of a job go by: a socket where they come, and a digest of their options.
@@ -84,6 +81,7 @@ pub fn main(digest: Option<&OsStr>) -> i32 {
     os::set_name(c"ream-agent");
     os::ignore_signals_of_groups();
     os::raise_descriptor_limit();
+    os::lift_size_limit();
     // Page maps that it opens for others must not show them where in RAM their pages lie.
     os::give_up_administration();
     let (Ok(memory), Ok(report)) = (os::inherited(MEMORY), os::inherited(REPORT)) else {
@@ -115,8 +113,8 @@ struct Watch {
     /// As it was at the start: what lies in the session's memory its processes can change, with less rights than ours.
     config: &'static Config,
     bell: File,
-    /// By number and start time; without a descriptor where the kernel gave none: those are looked at now and then.
-    processes: HashMap<(u32, u64), Option<OwnedFd>>,
+    me: Identity,
+    processes: HashMap<Identity, Found>,
     ranks: Doors,
 }
 
@@ -154,7 +152,7 @@ fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
         }
         None => Doors::closed(),
     };
-    let mut watch = Watch { session, config, bell, processes: HashMap::new(), ranks };
+    let mut watch = Watch { session, config, bell, me: find::me(), processes: HashMap::new(), ranks };
     if let Some(root) = session.root() {
         // It waits for our answer, so it lives, unless it was killed.
         watch.add(root);
@@ -165,7 +163,7 @@ fn prepare(memory: &OwnedFd, digest: Option<&OsStr>) -> io::Result<Watch> {
 impl Watch {
     fn add(&mut self, who: Identity) {
         if let Some(process) = find(who) {
-            self.processes.insert((who.pid, who.start), process);
+            self.processes.insert(who, process);
         }
     }
 
@@ -194,21 +192,24 @@ impl Watch {
                 self.let_go();
                 // Entries without a process behind them, such as that of a child before its first instruction, and
                 // processes without a descriptor are looked at again; all others wake us when they end.
-                let watched = self.processes.values().flatten().count();
+                let watched = self.descriptors().count();
                 (watched < self.processes.len().max(others)).then_some(LINGER_MS as u32)
             };
-            let processes = self.processes.values().flatten().map(AsRawFd::as_raw_fd);
-            os::wait_readable(processes.chain([self.bell.as_raw_fd()]), timeout);
+            os::wait_readable(self.descriptors().chain([self.bell.as_raw_fd()]), timeout);
         }
     }
 
     /// Where the summary goes to a file only its failure would go to standard error, which is not kept open for those who go on
     /// when the program itself has ended.
     fn let_go(&self) {
-        let lives = |root: Identity| self.processes.contains_key(&(root.pid, root.start));
+        let lives = |root: Identity| self.processes.contains_key(&root);
         if self.config.summary() == Summary::Json && !self.session.root().is_some_and(lives) {
             close_standard_error();
         }
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        self.processes.values().filter_map(|process| process.descriptor.as_ref()).map(AsRawFd::as_raw_fd)
     }
 
     /// Gives the places of ranks that have ended to others.
@@ -223,17 +224,18 @@ impl Watch {
 
     /// Clears what ended processes held, and learns of new ones.
     fn look(&mut self) {
-        self.processes.retain(|(pid, start), process| match process {
+        self.processes.retain(|who, process| match &process.descriptor {
             Some(process) => !os::has_ended(process),
-            None => find(Identity { pid: *pid, start: *start }).is_some(),
+            None => find(*who).is_some(),
         });
         let processes = &self.processes;
-        self.session.sweep(std::process::id(), os::now_ms(), |who, program| {
-            (processes.contains_key(&(who.pid, who.start)) || find(who).is_some()) && may_run(who.pid, program)
+        self.session.sweep(self.me, os::now_ms(), |who, program| match processes.get(&who) {
+            Some(process) => process.may_run(program),
+            None => find(who).is_some_and(|process| process.may_run(program)),
         });
         self.session.audit();
         self.hand_on();
-        let known = |who: &Identity| self.processes.contains_key(&(who.pid, who.start));
+        let known = |who: &Identity| self.processes.contains_key(who);
         let live = self.session.used().iter().filter_map(|process| process.identity());
         let new: Vec<_> = live.filter(|who| !known(who)).collect();
         for who in new {
@@ -283,27 +285,6 @@ fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     quiet::write_all(Fd(file.as_raw_fd()), bytes).map_err(|error| io::Error::from_raw_os_error(error.0.into()))
-}
-
-/// Whether a process lives: then a descriptor of it, or `Some(None)` where it lives but the kernel gives none.
-fn find(who: Identity) -> Option<Option<OwnedFd>> {
-    let process = match os::open_process(who.pid) {
-        Ok(process) => Some(process),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return None,
-        Err(_) => None,
-    };
-    // Asked after the descriptor was opened, so that both mean the same process.
-    let same = match start_of(who.pid) {
-        Some(start) => who.start == 0 || who.start == start,
-        None => false,
-    };
-    (same && !process.as_ref().is_some_and(os::has_ended)).then_some(process)
-}
-
-/// Whether a process that lives runs this program still, by where its stack begins: unless both are known and differ.
-fn may_run(pid: u32, program: u64) -> bool {
-    let (_, runs) = ream_sys::process::life_and_program(pid);
-    program == 0 || runs == 0 || runs == program
 }
 
 fn close_standard_error() {

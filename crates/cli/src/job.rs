@@ -2,7 +2,7 @@
 //! first one to take an abstract socket name, made of what the job is, begins the session and hands the socket to its
 //! agent, and the others are let in there. The name goes with the agent.
 
-use crate::agent::start_of;
+use crate::agent::find;
 use crate::failure::{Failure, reason};
 use crate::os;
 use crate::settings::Settings;
@@ -39,7 +39,7 @@ pub fn key(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<String> {
         return None;
     }
     // Of a process that began with the same number before a restart of the machine nothing is left.
-    let process = |pid: u32| format!("{pid} {}", start_of(pid).unwrap_or(0));
+    let process = |pid: u32| format!("{pid} {}", find::here(pid).map_or(0, |process| process.start));
     // PMIx: Open MPI's mpirun, and srun with its plug-in.
     if let (Some(space), Some(_)) = (text("PMIX_NAMESPACE"), text("PMIX_RANK")) {
         let server = ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21"];

@@ -7,11 +7,13 @@ mod files;
 pub mod hook;
 mod lines;
 mod signals;
+mod sizes;
 pub mod trace;
 
 pub use files::{copy_attributes, directory, exchange_files, name_file, nameless_file, program_in_memory, seal};
 pub use lines::{say, write_line};
 pub use signals::end_signals;
+pub use sizes::{is_too_large, lift_size_limit};
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -137,7 +139,8 @@ pub fn shared_memory(name: &std::ffi::CStr, bytes: usize) -> io::Result<OwnedFd>
     // SAFETY: plain calls on a descriptor that lives.
     checked(libc::c_long::from(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }))?;
     // SAFETY: as before.
-    checked(libc::c_long::from(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) }))?;
+    let lengthen = || checked(libc::c_long::from(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) }));
+    sizes::beyond_the_limit(lengthen)?;
     Ok(fd)
 }
 

@@ -268,6 +268,12 @@ fn session_for(
     ));
     let free: Vec<u64> = leased.iter().flat_map(remote::Leased::free).collect();
     let session = start_session(process, &config, &free, job).map_err(|(what, error)| {
+        if os::is_too_large(&error) {
+            let mebibytes = Session::BYTES.div_ceil(1 << 20);
+            return Failure::new(format!(
+                "session: {what}: the hard limit on the size of files (ulimit -H -f) is below its {mebibytes} MiB; raise it"
+            ));
+        }
         Failure::new(format!("session: {what}: {}; ream doctor shows the limits", reason(&error)))
     })?;
     // The agent holds the lease now; this connection is closed when we become the program, or end.
@@ -397,7 +403,8 @@ fn start_session(
             server.set_away(config.remotes.get(index).is_some_and(|remote| remote.lease == 0));
         }
     }
-    session.set_root(Identity { pid: process, start: agent::start_of(process).unwrap_or(0) });
+    let unknown = Identity { pid: process, start: 0, space: 0 };
+    session.set_root(agent::find::here(process).unwrap_or(unknown));
     let agent = agent::start(&memory, job).map_err(|error| ("agent", error))?;
     Ok(agent::address(agent, nonce, door, config))
 }

@@ -22,6 +22,7 @@ const LEAST: u64 = 4 << 20;
 /// # Errors
 /// What is missing or cannot be had.
 pub fn serve(flags: Vec<Given>) -> Result<i32, Failure> {
+    os::lift_size_limit();
     let files = vec![crate::configuration()?.general];
     let layers = Layers { command: "serve", flags, variable: &|name| std::env::var_os(name), files };
     let last = |name: &str| layers.last(name);

@@ -17,6 +17,7 @@ const EINTR: i32 = -4;
 const EAGAIN: i32 = -11;
 const ENOSPC: i32 = -28;
 const EDQUOT: i32 = -122;
+const EFBIG: i32 = -27;
 
 /// One operation in flight.
 #[derive(Clone, Copy)]
@@ -51,9 +52,9 @@ impl Op {
     }
 }
 
-/// Whether an error says that space is missing: the file system's, or the user's quota.
+/// Whether an error says that space is missing: the file system's, the user's quota, or what a file may have of it.
 fn is_full(errno: Errno) -> bool {
-    matches!(-(errno.0 as i32), ENOSPC | EDQUOT)
+    matches!(-(errno.0 as i32), ENOSPC | EDQUOT | EFBIG)
 }
 
 impl<M: Machine> Shard<M> {
@@ -219,7 +220,7 @@ impl<M: Machine> Shard<M> {
         let passing = result == EINTR || result == EAGAIN || got > 0;
         // A read of several pages is not: each is asked for by itself once somebody waits for it.
         let tries = if op.kind == READ && missing > 1 { 0 } else { RETRIES };
-        if passing || op.retries < tries && result != ENOSPC && result != EDQUOT {
+        if passing || op.retries < tries && !matches!(result, ENOSPC | EDQUOT | EFBIG) {
             if let Some(place) = self.ops.get_mut(tag as usize) {
                 place.done += got;
                 place.retries += !passing as u32;

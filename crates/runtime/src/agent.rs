@@ -1,7 +1,7 @@
 //! Asking the session's agent, which has the rights of whoever started the session, for what this process may not open:
 //! it has given rights up since, or it is a program that another user runs.
 
-use crate::init;
+use crate::{identity, init};
 use ream_stats::{Need, Request, Session, socket_name};
 use ream_sys::file::Fd;
 use ream_sys::socket::{Peer, Socket};
@@ -15,7 +15,11 @@ const PATIENCE: u64 = 10;
 pub fn ask(session: &Session, need: Need) -> Result<Option<Fd>, Errno> {
     let (agent, user) = (session.agent(), session.agent_user());
     // Nobody else can have that user's rights; others may listen under the name of an agent that has ended.
-    call(session.door(), Request { nonce: session.nonce(), need }, |peer| peer.pid == agent && peer.user == user)
+    call(session.door(), Request { nonce: session.nonce(), need }, |peer| {
+        // In a namespace of our own it has no number.
+        let known = peer.pid == agent || peer.pid == 0 && !identity::is_ours(session.space());
+        known && peer.user == user
+    })
 }
 
 /// Asks for the memory of a session that this process is about to join.
@@ -62,5 +66,6 @@ fn call(door: u64, request: Request, trusted: impl Fn(Peer) -> bool) -> Result<O
 
 /// Has the agent write the closing summary where this process cannot.
 pub fn summarise(session: &Session) -> bool {
-    process::process_id() != session.agent() && ask(session, Need::Summary).is_ok()
+    (process::process_id() != session.agent() || !identity::is_ours(session.space()))
+        && ask(session, Need::Summary).is_ok()
 }

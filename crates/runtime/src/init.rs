@@ -171,7 +171,7 @@ fn join(address: &[u8]) -> Option<(&'static Session, usize)> {
 
 /// Takes a place in the session.
 fn claim(session: &Session) -> Result<usize, Refusal> {
-    let index = session.claim(identity::me(), now_ms()).ok_or(Refusal::Full)?;
+    let index = session.claim(identity::begin(), now_ms()).ok_or(Refusal::Full)?;
     if let Some(process) = session.process(index) {
         process.set_program(identity::program());
     }
@@ -188,7 +188,7 @@ pub extern "C" fn end() {
     engine::at_exit();
     abi::phases::leave(session, index);
     if !engine::forking() {
-        session.forget_unborn(me.pid, process::childless);
+        session.forget_unborn(me, process::childless);
     }
     if session.leave(index, identity::alive) {
         summarise(session);
@@ -246,7 +246,19 @@ fn open(address: &[u8]) -> Result<&'static Session, Refusal> {
     let path = CStr::from_bytes_until_nul(&buffer).map_err(|_| Refusal::Address)?;
     let own = file::open(path, file::flags::READ_WRITE, 0);
     // Another user's, since the program gave up rights before it executed this one: the agent lets us in.
-    let fd = own.or_else(|error| agent::session(nonce, door).map_err(|_| error)).map_err(Refusal::File)?;
+    let ask = || agent::session(nonce, door);
+    match own {
+        Err(error) => accept(ask().map_err(|_| Refusal::File(error))?, nonce),
+        // In a namespace of our own another process may have the agent's number, and another file there.
+        Ok(fd) => accept(fd, nonce).or_else(|refusal| match ask() {
+            Ok(fd) => accept(fd, nonce),
+            Err(_) => Err(refusal),
+        }),
+    }
+}
+
+/// Maps a file, and takes what is in it for the session with this nonce if it is that.
+fn accept(fd: Fd, nonce: u64) -> Result<&'static Session, Refusal> {
     let mapped = map(fd);
     file::close(fd);
     let (memory, bytes) = mapped.map_err(Refusal::Memory)?;
@@ -286,7 +298,9 @@ fn summarise(session: &Session) {
     match config.summary() {
         Summary::Off => {}
         Summary::Text => {
-            let Some(user) = User::find(session.agent()) else {
+            // In a namespace of our own another process may have the agent's number.
+            let user = identity::is_ours(session.space()).then(|| User::find(session.agent())).flatten();
+            let Some(user) = user else {
                 agent::summarise(session);
                 return;
             };
@@ -298,6 +312,10 @@ fn summarise(session: &Session) {
         }
         Summary::Json => {
             let Some(path) = config.summary_path.as_c_str() else { return };
+            // It ignores the signal that would end this process where the file becomes too large.
+            if file::size_limit() != u64::MAX && agent::summarise(session) {
+                return;
+            }
             // Whoever cannot write it leaves it to the agent, who can. A FIFO that nobody reads is not waited for.
             let flags = file::flags::WRITE | file::flags::CREATE | file::flags::NONBLOCK;
             let failed = match file::open(path, flags, 0o666) {

@@ -84,7 +84,7 @@ fn sleep_until_placed(session: &'static Session, me: usize, seat: &Seat) {
         let now = now_us();
         if now - swept >= SWEEP_US {
             swept = now;
-            session.sweep(process::process_id(), now / 1000, identity::runs);
+            session.sweep(identity::owner(), now / 1000, identity::runs);
         }
         decide(session, me, |decision, now| decision.look(now, patience, &mut wake));
         sleep = (sleep * 2).min(longest);

@@ -7,13 +7,21 @@ use crate::{Copies, Counters, Ledger, Seat};
 /// Leases a process can hold: one for each fork between it and the oldest ancestor whose store it reads.
 pub const LEASES: usize = 255;
 
-/// A process as the kernel knows it. Process numbers are used again; with the start time they are not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A process as the kernel knows it. Process numbers are used again; with the start time they are not. They mean something
+/// in their namespace only: the first process of each has the number 1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
-    /// Process number.
+    /// Process number, as the process itself sees it.
     pub pid: u32,
     /// Start time in clock ticks since boot (field 22 of /proc/PID/stat).
     pub start: u64,
+    /// The namespace of its number, at most [`Identity::SPACES`]; 0 where that is not known.
+    pub space: u32,
+}
+
+impl Identity {
+    /// A state word has room for that much of a namespace's number beside a process's.
+    pub const SPACES: u32 = u32::MAX >> STAGE_BITS;
 }
 
 /// Bits of a state word that say the stage.
@@ -48,11 +56,15 @@ impl Lifecycle {
     /// The state word of a live process. The entry's generation is part of it: whoever looked at a process that has executed
     /// another program since, and has got the same entry again, does not take the one for the other.
     pub(crate) const fn live(pid: u32, generation: u64) -> u64 {
-        Lifecycle::Live.owned_by(pid) | (generation << STAGE_BITS) as u32 as u64
+        Lifecycle::Live as u64 | (pid as u64) << 32 | (generation << STAGE_BITS) as u32 as u64
     }
-    /// The state word of this stage under the ownership of a process.
-    pub(crate) const fn owned_by(self, pid: u32) -> u64 {
-        self as u64 | (pid as u64) << 32
+    /// The state word of this stage, which is not Live, under the ownership of a process.
+    pub(crate) const fn owned_by(self, owner: Identity) -> u64 {
+        self as u64 | (owner.pid as u64) << 32 | (owner.space << STAGE_BITS) as u64
+    }
+    /// Whose such a state word is, without the start time.
+    pub(crate) const fn owner(word: u64) -> Identity {
+        Identity { pid: (word >> 32) as u32, start: 0, space: word as u32 >> STAGE_BITS }
     }
 }
 
@@ -60,8 +72,8 @@ impl Lifecycle {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Process {
-    /// [`Lifecycle`] in the lower half, with the lowest bits of the generation of a live one above it; process number of the
-    /// owner in the upper half.
+    /// [`Lifecycle`] in the lower half, with the lowest bits of the generation of a live one above it, else the namespace of the
+    /// owner; process number of the owner in the upper half.
     pub(crate) state: AtomicU64,
     pub(crate) start: AtomicU64,
     pub(crate) generation: AtomicU64,
@@ -76,7 +88,8 @@ pub struct Process {
     pub(crate) zipped: AtomicU64,
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
-    padding: AtomicU32,
+    /// Namespace of a live one's process number.
+    pub(crate) space: AtomicU32,
     /// See [`Process::set_program`].
     pub(crate) program: AtomicU64,
     /// Milliseconds on the monotonic clock at which the entry was claimed or expected.
@@ -105,7 +118,11 @@ impl Process {
     /// Who it is, when it is live.
     pub fn identity(&self) -> Option<Identity> {
         let (stage, pid) = self.lifecycle();
-        (stage == Lifecycle::Live).then(|| Identity { pid, start: self.start.load(SeqCst) })
+        (stage == Lifecycle::Live).then(|| self.known_as(pid))
+    }
+    /// A live process of this entry, by its number.
+    pub(crate) fn known_as(&self, pid: u32) -> Identity {
+        Identity { pid, start: self.start.load(SeqCst), space: self.space.load(SeqCst) }
     }
     /// Tells by what to know the program that runs: where its stack begins (field 28 of /proc/PID/stat), which a fork leaves
     /// and another program changes. 0 where that cannot be told.
@@ -356,6 +373,7 @@ impl Process {
         self.counters.fold_into(total);
         self.lease_count.store(0, SeqCst);
         self.start.store(0, SeqCst);
+        self.space.store(0, SeqCst);
         self.program.store(0, SeqCst);
         self.parent_generation.store(0, SeqCst);
         held

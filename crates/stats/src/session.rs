@@ -13,7 +13,7 @@ use crate::{Config, Counters, Engine, Ledger, Phases, Remote, Servers, Turns, wh
 /// First eight bytes of a session.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"REAMsess");
 /// Changes with every change of the layout.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Entries of the table: most processes that live in a session at once.
 pub const PROCESSES: usize = 4096;
 
@@ -68,6 +68,8 @@ pub struct Session {
     agent_pid: AtomicU32,
     /// User of the agent.
     agent_user: AtomicU32,
+    /// Namespace of the process numbers of agent and root.
+    space: AtomicU32,
     /// Stored form of the [`Engine`] that the last process to begin paging got; 0 before that.
     engine: AtomicU32,
     /// What the name of the agent's socket is made of.
@@ -202,12 +204,17 @@ impl Session {
     /// Tells which process the launcher became; its descendants may outlive it.
     pub fn set_root(&self, root: Identity) {
         self.root_start.store(root.start, SeqCst);
+        self.space.store(root.space, SeqCst);
         self.root_pid.store(root.pid, SeqCst);
     }
     /// The process that the launcher became; `None` before it was told.
     pub fn root(&self) -> Option<Identity> {
         let pid = self.root_pid.load(SeqCst);
-        (pid != 0).then(|| Identity { pid, start: self.root_start.load(SeqCst) })
+        (pid != 0).then(|| Identity { pid, start: self.root_start.load(SeqCst), space: self.space() })
+    }
+    /// The namespace in which agent and root have their numbers, as [`Identity::space`].
+    pub fn space(&self) -> u32 {
+        self.space.load(SeqCst)
     }
     /// Tells the process number and the user of the session's agent.
     pub fn set_agent(&self, pid: u32, user: u32) {
@@ -282,11 +289,9 @@ impl Session {
         process.set_leaving(true);
         let mine = process.identity();
         let others = self.used().iter().enumerate().any(|(index, other)| {
-            let (stage, pid) = other.lifecycle();
-            index != me
-                && stage != Lifecycle::Free
-                && !other.leaving()
-                && alive(Identity { pid, start: if stage == Lifecycle::Live { other.start.load(SeqCst) } else { 0 } })
+            let word = other.state.load(SeqCst);
+            let who = other.identity().unwrap_or_else(|| Lifecycle::owner(word));
+            index != me && Lifecycle::from_u64(word) != Lifecycle::Free && !other.leaving() && alive(who)
         });
         if others {
             return false;
@@ -302,13 +307,14 @@ impl Session {
         for process in self.used() {
             let seen = process.state.load(SeqCst);
             if process.identity() == Some(who) {
-                self.clear(process, seen, who.pid);
+                self.clear(process, seen, who);
             }
         }
-        let index = self.take_free(who.pid)?;
+        let index = self.take_free(who)?;
         let process = self.table.get(index)?;
         process.since_ms.store(now_ms, SeqCst);
         process.start.store(who.start, SeqCst);
+        process.space.store(who.space, SeqCst);
         let generation = self.generations.fetch_add(1, SeqCst) + 1;
         process.generation.store(generation, SeqCst);
         process.counters.processes.add(1);
@@ -319,51 +325,53 @@ impl Session {
     /// Keeps an entry for a child that entry `parent` is about to fork. Leases that the child will need must be added
     /// to it before the fork. `None` when the table is full.
     pub fn expect(&self, parent: usize, now_ms: u64) -> Option<Expected> {
-        let (_, pid) = self.table.get(parent)?.lifecycle();
-        let parent_generation = self.table.get(parent)?.generation();
-        let index = self.take_free(pid)?;
+        let parent_entry = self.table.get(parent)?;
+        let owner = parent_entry.known_as(parent_entry.lifecycle().1);
+        let parent_generation = parent_entry.generation();
+        let index = self.take_free(owner)?;
         let process = self.table.get(index)?;
         let generation = self.generations.fetch_add(1, SeqCst) + 1;
         process.since_ms.store(now_ms, SeqCst);
         process.generation.store(generation, SeqCst);
         process.parent.store(parent as u32, SeqCst);
         process.parent_generation.store(parent_generation, SeqCst);
-        process.state.store(Lifecycle::Expected.owned_by(pid), SeqCst);
+        process.state.store(Lifecycle::Expected.owned_by(owner), SeqCst);
         Some(Expected { index, generation })
     }
 
     /// Takes over the entry that the parent kept, as the first thing in the child. False when it was given up in the
     /// meantime (the child had been stopped for longer than [`Session::EXPECTED_MS`]): then slots that the child needs
     /// may be gone, and it must not go on.
-    pub fn adopt(&self, kept: Expected, parent_pid: u32, who: Identity) -> bool {
+    pub fn adopt(&self, kept: Expected, parent: Identity, who: Identity) -> bool {
         let Some(process) = self.table.get(kept.index) else { return false };
         if process.generation() != kept.generation {
             return false;
         }
-        let expected = Lifecycle::Expected.owned_by(parent_pid);
-        let claiming = Lifecycle::Claiming.owned_by(who.pid);
+        let expected = Lifecycle::Expected.owned_by(parent);
+        let claiming = Lifecycle::Claiming.owned_by(who);
         if process.state.compare_exchange(expected, claiming, SeqCst, SeqCst).is_err() {
             return false;
         }
         process.start.store(who.start, SeqCst);
+        process.space.store(who.space, SeqCst);
         process.counters.processes.add(1);
         process.state.store(Lifecycle::live(who.pid, kept.generation), SeqCst);
         true
     }
 
     /// Gives up the entry kept for a child: the fork failed.
-    pub fn cancel(&self, kept: Expected, parent_pid: u32) {
+    pub fn cancel(&self, kept: Expected, parent: Identity) {
         if let Some(process) = self.table.get(kept.index) {
             if process.generation() == kept.generation {
-                self.clear(process, Lifecycle::Expected.owned_by(parent_pid), parent_pid);
+                self.clear(process, Lifecycle::Expected.owned_by(parent), parent);
             }
         }
     }
 
     /// Gives up the entries kept for children of the calling process that ended before they took them over. None of its
     /// forks is under way, and `childless` tells, asked after the entries were looked at, that no child of it is left.
-    pub fn forget_unborn(&self, parent_pid: u32, childless: impl FnOnce() -> bool) {
-        let expected = Lifecycle::Expected.owned_by(parent_pid);
+    pub fn forget_unborn(&self, parent: Identity, childless: impl FnOnce() -> bool) {
+        let expected = Lifecycle::Expected.owned_by(parent);
         let mut unborn = [Expected { index: usize::MAX, generation: 0 }; 64];
         let entries = self.used().iter().enumerate().filter(|(_, process)| process.state.load(SeqCst) == expected);
         for (place, (index, process)) in unborn.iter_mut().zip(entries) {
@@ -371,7 +379,7 @@ impl Session {
         }
         if childless() {
             for entry in unborn {
-                self.cancel(entry, parent_pid);
+                self.cancel(entry, parent);
             }
         }
     }
@@ -382,7 +390,7 @@ impl Session {
         let Some(process) = self.table.get(index) else { return 0 };
         let seen = process.state.load(SeqCst);
         match Lifecycle::from_u64(seen) {
-            Lifecycle::Live => self.clear(process, seen, (seen >> 32) as u32).unwrap_or(0),
+            Lifecycle::Live => self.clear(process, seen, process.known_as((seen >> 32) as u32)).unwrap_or(0),
             _ => 0,
         }
     }
@@ -405,17 +413,20 @@ impl Session {
     /// Clears the entries of processes that are gone without having said so. `alive` tells whether a process lives, and
     /// runs the program that [`Process::set_program`] told, where that is not 0: one that has executed a program outside
     /// the session has none of its memory any more. With start time 0 it is asked about the number alone. `me` is the
-    /// caller's process number.
-    pub fn sweep(&self, me: u32, now_ms: u64, mut alive: impl FnMut(Identity, u64) -> bool) -> Swept {
+    /// caller.
+    pub fn sweep(&self, me: Identity, now_ms: u64, mut alive: impl FnMut(Identity, u64) -> bool) -> Swept {
         let mut swept = Swept::default();
         for process in self.used() {
             let seen = process.state.load(SeqCst);
             let (stage, pid) = (Lifecycle::from_u64(seen), (seen >> 32) as u32);
-            let (start, program) = (process.start.load(SeqCst), process.program.load(SeqCst));
+            let (live, owner) = (process.known_as(pid), Lifecycle::owner(seen));
+            let program = process.program.load(SeqCst);
             let gone = match stage {
                 Lifecycle::Free => false,
-                Lifecycle::Live => !alive(Identity { pid, start }, program),
-                Lifecycle::Claiming | Lifecycle::Clearing => pid != me && !alive(Identity { pid, start: 0 }, 0),
+                Lifecycle::Live => !alive(live, program),
+                Lifecycle::Claiming | Lifecycle::Clearing => {
+                    (owner.pid, owner.space) != (me.pid, me.space) && !alive(owner, 0)
+                }
                 // The parent may end at once, while the child that it forked has not run yet: its end says nothing.
                 Lifecycle::Expected => now_ms.saturating_sub(process.since_ms.load(SeqCst)) > Session::EXPECTED_MS,
             };
@@ -463,10 +474,10 @@ impl Session {
         if self.ledger.correct((total, free), (right_total, right)) { right - free } else { 0 }
     }
 
-    /// Finds a free entry and leaves it in stage Claiming under `pid`.
-    fn take_free(&self, pid: u32) -> Option<usize> {
-        let claiming = Lifecycle::Claiming.owned_by(pid);
-        let free = Lifecycle::Free.owned_by(0);
+    /// Finds a free entry and leaves it in stage Claiming under `owner`.
+    fn take_free(&self, owner: Identity) -> Option<usize> {
+        let claiming = Lifecycle::Claiming.owned_by(owner);
+        let free = Lifecycle::Free as u64;
         let used = self.used.load(SeqCst) as usize;
         // First those used before, so that untouched ones stay without memory; `used` may grow meanwhile.
         for (index, process) in self.table.iter().enumerate() {
@@ -483,10 +494,10 @@ impl Session {
     }
 
     /// Clears an entry if its state word still is `seen`, and returns the pages it held.
-    fn clear(&self, process: &Process, seen: u64, me: u32) -> Option<u64> {
+    fn clear(&self, process: &Process, seen: u64, me: Identity) -> Option<u64> {
         process.state.compare_exchange(seen, Lifecycle::Clearing.owned_by(me), SeqCst, SeqCst).ok()?;
         let pages = process.clear(&self.ledger, &self.ended);
-        process.state.store(Lifecycle::Free.owned_by(0), SeqCst);
+        process.state.store(Lifecycle::Free as u64, SeqCst);
         Some(pages)
     }
 }

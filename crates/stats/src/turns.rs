@@ -363,7 +363,7 @@ impl Session {
 
     fn lives(&self, generation: u64, alive: &mut impl FnMut(Identity) -> bool) -> bool {
         if generation == AGENT {
-            return alive(Identity { pid: self.agent(), start: 0 });
+            return alive(Identity { pid: self.agent(), start: 0, space: self.space() });
         }
         let owner = self.used().iter().find(|process| process.generation() == generation);
         owner.and_then(Process::identity).is_some_and(alive)

@@ -30,6 +30,7 @@ names! {
     INVAL = 22, "Invalid argument (EINVAL).";
     MFILE = 24, "Too many open files (EMFILE).";
     NOTTY = 25, "The descriptor does not know this ioctl (ENOTTY).";
+    FBIG = 27, "File too large, or the limit on its size is reached (EFBIG).";
     NOSPC = 28, "No space left (ENOSPC).";
     PIPE = 32, "Nobody reads any more (EPIPE).";
     NOSYS = 38, "The kernel does not know this call (ENOSYS).";

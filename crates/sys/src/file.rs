@@ -351,6 +351,17 @@ impl Drop for MoreFiles {
     }
 }
 
+/// Bytes that a file may have which this process writes (RLIMIT_FSIZE).
+pub fn size_limit() -> u64 {
+    const SIZE: usize = 1;
+    let mut limits = [u64::MAX; 2];
+    let place = (&raw mut limits).expose_provenance();
+    // SAFETY: the buffer is valid for the call, and as large as struct rlimit64.
+    let _ = unsafe { call4(number::__NR_prlimit64, 0, SIZE, 0, place) };
+    let [soft, _] = limits;
+    soft
+}
+
 /// RLIMIT_NOFILE.
 const FILES: usize = 7;
 

@@ -35,6 +35,7 @@ mod remote;
 pub mod ring;
 pub mod rwlock;
 pub mod socket;
+pub mod space;
 pub mod sparse;
 mod staging;
 pub mod suspend;

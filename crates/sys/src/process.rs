@@ -6,6 +6,7 @@ use crate::clock;
 use crate::file::{self, Fd};
 use crate::futex::TimeSpec;
 use crate::procfs;
+use crate::space;
 use crate::syscall::{call0, call1, call2, call3, call4, call5, number};
 
 const CLOCK_MONOTONIC: usize = 1;
@@ -319,7 +320,16 @@ pub fn life(pid: u32) -> Life {
 /// The same, and where the stack of the program begins that it runs (field 28), which a fork leaves and another program
 /// changes: 0 where the kernel does not say, which others need the right for to look into the process.
 pub fn life_and_program(pid: u32) -> (Life, u64) {
-    let Some(status) = procfs::open_status(b"/proc/", pid) else { return (Life::Unknown, 0) };
+    told(procfs::open_status(b"/proc/", pid))
+}
+
+/// The same of this process, whatever number /proc has for it.
+pub fn own_life_and_program() -> (Life, u64) {
+    told(space::open_own_status())
+}
+
+fn told(status: Option<file::Fd>) -> (Life, u64) {
+    let Some(status) = status else { return (Life::Unknown, 0) };
     let mut text = [0u8; 1024];
     let bytes = file::read_at(status, &mut text, 0).unwrap_or(0);
     file::close(status);
@@ -333,7 +343,7 @@ pub fn life_and_program(pid: u32) -> (Life, u64) {
 
 /// How many threads this process has (field 20 of /proc/PID/stat); more than one when that cannot be told.
 pub fn thread_count() -> u64 {
-    let Some(status) = procfs::open_status(b"/proc/", process_id()) else { return 2 };
+    let Some(status) = space::open_own_status() else { return 2 };
     let count = procfs::read_field(status, 20).unwrap_or(2);
     file::close(status);
     count
@@ -363,6 +373,14 @@ pub fn is_private_and_writable(start: usize, bytes: usize) -> bool {
 /// Whether a range of this process's addresses is one private, writable mapping of no file; not when that cannot be told.
 pub fn is_anonymous_and_writable(start: usize, bytes: usize) -> bool {
     procfs::is_one_mapping(start, bytes, b"rw-p", true)
+}
+
+/// When this process started.
+pub fn own_start_time() -> Option<u64> {
+    match own_life_and_program().0 {
+        Life::Since(ticks) => Some(ticks),
+        Life::Ended | Life::Unknown => None,
+    }
 }
 
 /// When the process `pid` started, if it lives.
@@ -460,6 +478,7 @@ mod tests {
     fn a_process_is_named_by_number_and_start() {
         let started = start_time(process_id()).unwrap();
         assert!(started > 0 && start_time(process_id()) == Some(started));
+        assert_eq!(own_start_time(), Some(started));
         assert_eq!(start_time(u32::MAX), None);
     }
 

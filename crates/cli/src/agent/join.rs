@@ -2,7 +2,7 @@
 //! answered: the session does not end before it has come.
 
 use crate::os;
-use ream_stats::{Identity, Session};
+use ream_stats::Session;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Mutex;
@@ -53,8 +53,7 @@ impl Doors {
         caller.set_write_timeout(Some(PATIENCE))?;
         let mut theirs = [0; 8];
         caller.read_exact(&mut theirs)?;
-        let who =
-            Identity { pid, start: super::start_of(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))? };
+        let who = super::find::here(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
         let open = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Where the table is full it runs without Ream, and says so itself.
         if *open {

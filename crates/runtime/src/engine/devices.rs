@@ -37,7 +37,7 @@ impl Devices {
             return;
         }
         // Where it may not be seen, as of a program that has given up its user's rights, there is nothing to go by.
-        let found = devices::written_by(process::process_id()).unwrap_or(None);
+        let found = devices::written().unwrap_or(None);
         self.keeps = found.is_some();
         shard.machine_mut().keep(self.keeps);
         if let Some(what) = found.filter(|_| !SAID.swap(true, SeqCst)) {

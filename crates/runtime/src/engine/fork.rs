@@ -14,7 +14,7 @@ use core::ffi::c_int;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ream_page::StoreId;
-use ream_stats::{Expected, Process, Session};
+use ream_stats::{Expected, Identity, Process, Session};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::memory::{self, Advice};
@@ -36,7 +36,7 @@ const STORES: usize = 256 * PARTS;
 struct Kept {
     signals: SignalSet,
     child: Option<Expected>,
-    parent_pid: u32,
+    parent: Identity,
     engaged: bool,
     /// Guards of the locks that are held across the copy; kept as values so that the child can let go of them too. What is
     /// managed can be looked up meanwhile: handlers of other libraries may come after ours, where paging was begun from
@@ -81,7 +81,7 @@ unsafe impl Sync for Cell {}
 static KEPT: Cell = Cell(UnsafeCell::new(Kept {
     signals: SignalSet(0),
     child: None,
-    parent_pid: 0,
+    parent: Identity { pid: 0, start: 0, space: 0 },
     engaged: false,
     mailbox: None,
     regions: None,
@@ -175,7 +175,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
     kept.child = None;
     kept.engaged = false;
     kept.refused = false;
-    kept.parent_pid = process::process_id();
+    kept.parent = identity::owner();
     let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
     let mut complete = true;
     let regions = loop {
@@ -242,7 +242,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
     }
     if !complete {
         // Too many generations at once: without a lease the child must not run.
-        session.cancel(child_of(kept), kept.parent_pid);
+        session.cancel(child_of(kept), kept.parent);
         kept.child = None;
     }
     let held = entry.held_pages();
@@ -315,7 +315,7 @@ pub fn fork_child() {
     // Those of threads that stayed behind.
     LOANS.forget_all();
     if let Some(session) = ENGINE.session() {
-        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent_pid, identity::me()));
+        let adopted = kept.child.is_some_and(|child| session.adopt(child, kept.parent, identity::begin()));
         if adopted {
             ENGINE.process.store(child_of(kept).index, SeqCst);
             if let Some(entry) = ENGINE.entry() {
@@ -451,7 +451,7 @@ pub(super) fn leased() -> bool {
 
 /// Clears the entries of processes that have gone, or have executed a program outside the session.
 pub(super) fn sweep(session: &Session) {
-    session.sweep(process::process_id(), process::now_us() / 1000, identity::runs);
+    session.sweep(identity::owner(), process::now_us() / 1000, identity::runs);
 }
 
 /// Pages of what is charged that are in RAM, at most.

@@ -157,6 +157,14 @@ fn store_file(session: &Session) -> Result<Fd, Failure> {
 static SLOTS_OF_STORE: AtomicU32 = AtomicU32::new(0);
 static MOST_SLOTS: AtomicU32 = AtomicU32::new(0);
 
+/// Whether it is the limit on the size of files that leaves it no more.
+static SIZE_IS_LIMITED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the store is as large as the limit on the size of files allows.
+pub(super) fn size_is_limited() -> bool {
+    SIZE_IS_LIMITED.load(SeqCst)
+}
+
 /// Slots that this process's store may have, once it has one.
 pub(super) fn slots_now() -> u32 {
     SLOTS_OF_STORE.load(SeqCst)
@@ -172,8 +180,10 @@ fn slots(session: &Session, store: Fd) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
     if session.config().is_remote() {
         bytes = session.servers().limit();
-    } else if bytes == 0 && store != Fd::NONE {
-        bytes = room(store);
+    } else if store != Fd::NONE {
+        let limit = file::size_limit();
+        bytes = if bytes == 0 { room(store) } else { bytes.min(limit) };
+        SIZE_IS_LIMITED.store(bytes >= limit, SeqCst);
     }
     slots_of(bytes)
 }
@@ -207,10 +217,10 @@ pub(super) fn more_slots() -> Option<u32> {
     Some(slots)
 }
 
-/// Bytes that the file system of an open file can spare.
+/// Bytes that the file system of an open file can spare, and that it may have.
 pub(super) fn room(file: Fd) -> u64 {
     let spare = |system: FileSystem| system.free.saturating_sub((system.bytes / 10).max(10 << 30));
-    file::file_system(file).map_or(0, spare)
+    file::file_system(file).map_or(0, spare).min(file::size_limit())
 }
 
 /// Keeps the calling thread to the processors that the session wants pagers on.

@@ -1,9 +1,10 @@
 //! When the program must be stopped: its memory cannot be served any more, and it is told why.
 
 use super::message::tell;
+use super::setup::{size_is_limited, slots_now};
 use super::{ENGINE, remote};
 use ream_pager::{Fatal, Shard};
-use ream_sys::{LinuxMachine, process};
+use ream_sys::{Errno, LinuxMachine, process};
 
 /// Exit status when the program had to be stopped.
 const STOPPED: i32 = 125;
@@ -28,19 +29,30 @@ pub(super) fn stop(why: Fatal, shard: &mut Shard<LinuxMachine>) -> ! {
         )),
         Fatal::StoreFull(errno) => {
             const NO_ROOM: [u16; 2] = [28, 122];
-            let errno = errno.map_or(28, |errno| errno.0);
+            const TOO_LARGE: u16 = Errno::FBIG.0;
+            // Nearly all places are taken, of which that limit left no more: the disk may have room.
+            let used_up = size_is_limited() && shard.slots_in_use() * 8 >= u64::from(slots_now()) * 7;
+            let errno = match errno.map_or(28, |errno| errno.0) {
+                28 if used_up => TOO_LARGE,
+                errno => errno,
+            };
             tell(format_args!(
                 "the store {} (errno {}): it holds {} MiB, and {} MiB more are managed; the program is stopped; {}",
-                if NO_ROOM.contains(&errno) { "is full" } else { "cannot be written any more" },
+                match errno {
+                    TOO_LARGE => "is as large as the limit on the size of files (ulimit -f) allows",
+                    _ if NO_ROOM.contains(&errno) => "is full",
+                    _ => "cannot be written any more",
+                },
                 errno,
                 shard.slots_in_use() / 256,
                 shard.used() / 256,
-                if NO_ROOM.contains(&errno) && is_in_memory() {
-                    "make zip: larger, or name a directory or a memory server below it (--store zip:SIZE --store DIRECTORY)"
-                } else if NO_ROOM.contains(&errno) {
-                    "give --store a directory with more room or raise --store-limit"
-                } else {
-                    "check the disk, or give --store another one"
+                match errno {
+                    TOO_LARGE => "raise that limit, to more than the program's data",
+                    _ if NO_ROOM.contains(&errno) && is_in_memory() => {
+                        "make zip: larger, or name a directory or a memory server below it (--store zip:SIZE --store DIRECTORY)"
+                    }
+                    _ if NO_ROOM.contains(&errno) => "give --store a directory with more room or raise --store-limit",
+                    _ => "check the disk, or give --store another one",
                 }
             ))
         }

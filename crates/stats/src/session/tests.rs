@@ -37,7 +37,7 @@ impl Drop for Shared {
 }
 
 fn id(pid: u32) -> Identity {
-    Identity { pid, start: pid as u64 * 10 }
+    Identity { pid, start: pid as u64 * 10, space: 7 }
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_is_handed_to_a_child_never_lies_free_and_comes_back_with_it() {
     let child = session.process(kept.index).unwrap();
     parent.hand_over(ledger, child, 60);
     assert_eq!((parent.held_pages(), child.held_pages(), ledger.free_pages()), (40, 60, 0));
-    assert!(session.adopt(kept, 5, id(6)));
+    assert!(session.adopt(kept, id(5), id(6)));
     assert_eq!(child.held_pages(), 60);
     assert_eq!(session.release(kept.index), 60);
     assert_eq!(ledger.free_pages(), 60);
@@ -83,7 +83,7 @@ fn what_is_handed_to_a_child_never_lies_free_and_comes_back_with_it() {
     let child = session.process(kept.index).unwrap();
     parent.hand_over(ledger, child, 50);
     assert_eq!((parent.held_pages(), child.held_pages()), (0, 40));
-    session.cancel(kept, 5);
+    session.cancel(kept, id(5));
     assert_eq!(ledger.free_pages(), 100);
     assert_eq!(ledger.peak_held(), 100);
 }
@@ -138,8 +138,8 @@ fn leases_last_from_before_the_fork_to_the_end_of_the_child() {
     let kept = session.expect(parent, 0).unwrap();
     assert!(session.process(kept.index).unwrap().lease(fork));
     assert!(session.leased_by_others(fork, parent));
-    assert!(session.adopt(kept, 1, id(2)));
-    assert!(!session.adopt(kept, 1, id(3)));
+    assert!(session.adopt(kept, id(1), id(2)));
+    assert!(!session.adopt(kept, id(1), id(3)));
     let generation = session.process(parent).unwrap().generation();
     assert_eq!(session.process(kept.index).unwrap().parent(), Some((parent, generation)));
     assert!(session.leased_by_others(fork, parent));
@@ -148,8 +148,8 @@ fn leases_last_from_before_the_fork_to_the_end_of_the_child() {
     assert!(!session.leased_by_others(fork, parent));
     session.release(kept.index);
     let failed = session.expect(parent, 0).unwrap();
-    session.cancel(failed, 1);
-    assert!(!session.adopt(failed, 1, id(4)));
+    session.cancel(failed, id(1));
+    assert!(!session.adopt(failed, id(1), id(4)));
     assert_eq!(session.others(Some(parent)), 0);
 }
 
@@ -173,17 +173,17 @@ fn the_sweep_clears_dead_ones_at_every_stage() {
     let killed = session.claim(id(2), 0).unwrap();
     session.process(killed).unwrap().acquire(session.ledger(), 40);
     let late = session.expect(live, 0).unwrap();
-    let half = session.take_free(3).unwrap();
+    let half = session.take_free(id(3)).unwrap();
     let alive = |who: Identity| who.pid == 1;
-    assert_eq!(session.sweep(1, 100, |who, _| alive(who)), Swept { processes: 2, pages: 40 });
+    assert_eq!(session.sweep(id(1), 100, |who, _| alive(who)), Swept { processes: 2, pages: 40 });
     assert_eq!(session.ledger().free_pages(), 100);
     assert_eq!(session.process(half).unwrap().lifecycle().0, Lifecycle::Free);
     assert_eq!(session.process(late.index).unwrap().lifecycle().0, Lifecycle::Expected);
-    assert_eq!(session.sweep(1, Session::EXPECTED_MS + 1, |who, _| alive(who)).processes, 1);
-    assert!(!session.adopt(late, 1, id(7)));
+    assert_eq!(session.sweep(id(1), Session::EXPECTED_MS + 1, |who, _| alive(who)).processes, 1);
+    assert!(!session.adopt(late, id(1), id(7)));
     assert_eq!(session.others(None), 1);
     // The same number with another start time is another process.
-    assert_eq!(session.sweep(1, 0, |who, _| who == Identity { pid: 1, start: 11 }).processes, 1);
+    assert_eq!(session.sweep(id(1), 0, |who, _| who == Identity { start: 11, ..id(1) }).processes, 1);
 }
 
 /// A forked child that executes a program outside the session keeps number and start time, and needs nothing any more.
@@ -195,15 +195,15 @@ fn who_executes_a_program_outside_the_session_holds_nothing() {
     session.process(parent).unwrap().set_program(70);
     let kept = session.expect(parent, 0).unwrap();
     let child = session.process(kept.index).unwrap();
-    assert!(child.lease(9) && session.adopt(kept, 1, id(2)));
+    assert!(child.lease(9) && session.adopt(kept, id(1), id(2)));
     child.acquire(session.ledger(), 40);
     child.set_engaged(session.ledger(), true);
     // Not told, or not to be seen: it counts as the one that it was.
-    assert_eq!(session.sweep(1, 0, |_, program| program == 0 || program == 70).processes, 0);
+    assert_eq!(session.sweep(id(1), 0, |_, program| program == 0 || program == 70).processes, 0);
     child.set_program(70);
-    assert_eq!(session.sweep(1, 0, |_, program| program == 70).processes, 0);
+    assert_eq!(session.sweep(id(1), 0, |_, program| program == 70).processes, 0);
     let executed = |who: Identity, program| program == if who.pid == 2 { 80 } else { 70 };
-    assert_eq!(session.sweep(1, 0, executed), Swept { processes: 1, pages: 40 });
+    assert_eq!(session.sweep(id(1), 0, executed), Swept { processes: 1, pages: 40 });
     assert_eq!((session.ledger().free_pages(), session.ledger().engaged()), (100, 0));
     assert!(!session.leased_by_others(9, parent) && session.others(None) == 1);
 }
@@ -216,7 +216,7 @@ fn who_has_joined_anew_is_not_taken_for_what_it_was() {
     let first = session.claim(id(5), 0).unwrap();
     session.process(first).unwrap().set_program(70);
     let mut second = None;
-    let swept = session.sweep(1, 0, |who, program| {
+    let swept = session.sweep(id(1), 0, |who, program| {
         second = session.claim(who, 0);
         program != 70
     });
@@ -232,9 +232,9 @@ fn a_child_whose_parent_has_ended_takes_its_entry() {
     let parent = session.claim(id(1), 0).unwrap();
     let kept = session.expect(parent, 0).unwrap();
     session.release(parent);
-    assert_eq!(session.sweep(9, 100, |who, _| who.pid == 9).processes, 0);
-    assert!(session.adopt(kept, 1, id(2)));
-    assert_eq!(session.sweep(9, 100, |who, _| who.pid == 2).processes, 0);
+    assert_eq!(session.sweep(id(9), 100, |who, _| who.pid == 9).processes, 0);
+    assert!(session.adopt(kept, id(1), id(2)));
+    assert_eq!(session.sweep(id(9), 100, |who, _| who.pid == 2).processes, 0);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn the_audit_finds_pages_lost_by_a_kill() {
     process.moving.store(1, SeqCst);
     session.ledger().take(25);
     assert_eq!(session.audit(), 0);
-    session.sweep(9, 0, |_, _| false);
+    session.sweep(id(9), 0, |_, _| false);
     assert_eq!(session.ledger().free_pages(), 75);
     assert_eq!(session.audit(), 25);
     assert_eq!(session.ledger().free_pages(), 100);
@@ -273,7 +273,7 @@ fn the_audit_counts_anew_what_a_kill_left() {
     killed.managed.store(30, SeqCst);
     session.audit();
     assert_eq!(ledger.sums(), sums, "it was in the middle of a change");
-    session.sweep(9, 0, |who, _| who == id(1));
+    session.sweep(id(9), 0, |who, _| who == id(1));
     assert_eq!((ledger.starving(), ledger.engaged(), ledger.managed_pages()), (0, 0, 10));
     assert_eq!(session.audit(), 0);
     assert_eq!(ledger.sums(), sums);
@@ -284,7 +284,7 @@ fn the_audit_counts_anew_what_a_kill_left() {
     ledger.change_starving(true);
     ledger.change_managed(30);
     assert!(ledger.take_zip(200));
-    session.sweep(9, 0, |who, _| who == id(1));
+    session.sweep(id(9), 0, |who, _| who == id(1));
     assert_ne!(ledger.sums(), sums);
     assert_eq!(session.audit(), 0);
     assert_eq!(ledger.sums(), sums);
@@ -390,7 +390,7 @@ fn the_sums_hold_under_threads() {
         for sweeper in 0..2 {
             scope.spawn(move || {
                 while finished.load(SeqCst) < 4 {
-                    session.sweep(5000 + sweeper, 0, |who, _| {
+                    session.sweep(id(5000 + sweeper), 0, |who, _| {
                         !dead.get(who.pid as usize).is_some_and(|dead| dead.load(SeqCst))
                     });
                     std::thread::yield_now();
@@ -398,7 +398,7 @@ fn the_sums_hold_under_threads() {
             });
         }
     });
-    session.sweep(6000, 0, |_, _| false);
+    session.sweep(id(6000), 0, |_, _| false);
     assert_eq!(session.ledger().free_pages(), BUDGET as i64);
     assert_eq!(session.audit(), 0);
     assert_eq!(session.ended().faults.get(), 1600);
@@ -412,14 +412,40 @@ fn children_that_never_were_do_not_count_at_the_end() {
     session.set_root(id(1));
     let root = session.claim(id(1), 0).unwrap();
     let unborn = session.expect(root, 0).unwrap();
-    session.forget_unborn(1, || false);
-    session.forget_unborn(2, || true);
+    session.forget_unborn(id(1), || false);
+    session.forget_unborn(id(2), || true);
     assert!(!session.leave(root, |who| who.pid == 1));
     // One that is taken over while the question is asked stays.
     let born = session.expect(root, 0).unwrap();
-    session.forget_unborn(1, || session.adopt(born, 1, id(3)));
-    assert!(!session.adopt(unborn, 1, id(2)));
+    session.forget_unborn(id(1), || session.adopt(born, id(1), id(3)));
+    assert!(!session.adopt(unborn, id(1), id(2)));
     assert_eq!(session.process(born.index).unwrap().identity(), Some(id(3)));
     session.release(born.index);
     assert!(session.leave(root, |who| who.pid == 1));
+}
+
+/// The first process of every namespace has the number 1, and two may have begun at the same time.
+#[test]
+fn processes_with_the_same_number_in_two_namespaces_are_two() {
+    let shared = Shared::with_pages(100);
+    let session = shared.session;
+    let (one, other) = (id(1), Identity { space: Identity::SPACES, ..id(1) });
+    let first = session.claim(one, 0).unwrap();
+    let second = session.claim(other, 0).unwrap();
+    assert_eq!(session.process(first).unwrap().identity(), Some(one));
+    assert_eq!(session.process(second).unwrap().identity(), Some(other));
+    // Neither does the one's children take for its own.
+    let kept = session.expect(second, 0).unwrap();
+    session.forget_unborn(one, || true);
+    assert!(!session.adopt(kept, one, id(2)) && session.adopt(kept, other, id(2)));
+    // One that was stopped while it took its place is asked about in its own namespace.
+    let half = session.take_free(other).unwrap();
+    let mut asked = None;
+    session.sweep(one, 0, |who, _| {
+        asked = Some(who).filter(|who| who.start == 0).or(asked);
+        true
+    });
+    assert_eq!(asked, Some(Identity { start: 0, ..other }));
+    session.sweep(other, 0, |_, _| false);
+    assert_eq!(session.process(half).unwrap().lifecycle().0, Lifecycle::Claiming);
 }

@@ -18,7 +18,7 @@ impl Shared {
     fn with_ranks(ranks_at_once: u32, next: Next, ranks: u32) -> (Shared, Vec<usize>) {
         let shared = Shared::new(ranks_at_once, next);
         let join = |rank| {
-            let me = shared.session.claim(Identity { pid: rank + 1, start: 1 }, 0).unwrap();
+            let me = shared.session.claim(Identity { pid: rank + 1, start: 1, space: 0 }, 0).unwrap();
             shared.decide(|decision| decision.join(me, rank, 1, &mut |_| ()));
             me
         };
@@ -285,7 +285,7 @@ fn the_dead_give_their_place_and_their_lock_back() {
     // Killed in the middle of a decision.
     core::mem::forget(shared.session.decide(Some(all[0]), |_| true, || ()));
     let lives = |who: Identity| who.pid != 1;
-    shared.session.sweep(9, 100, |who, _| lives(who));
+    shared.session.sweep(Identity { pid: 9, start: 1, space: 0 }, 100, |who, _| lives(who));
     shared.session.decide(Some(all[1]), lives, || ()).look(5, 1 << 40, &mut |_| ());
     assert_eq!(shared.stand(all[1]), Stand::Running);
     // A pager does not wait, but takes over from the dead where it looks for them.
@@ -344,12 +344,12 @@ fn turns_of_many() {
             for rank in 0..RANKS {
                 let (dead, computing, alive, pause) = (&dead, &computing, &alive, &pause);
                 scope.spawn(move || {
-                    let me = session.claim(Identity { pid: rank + 1, start: 1 }, 0).unwrap();
+                    let me = session.claim(Identity { pid: rank + 1, start: 1, space: 0 }, 0).unwrap();
                     let seat = session.process(me).unwrap().seat();
                     let until_running = || {
                         while seat.stand() != Stand::Running {
                             pause();
-                            session.sweep(99, 1, |who, _| alive(who));
+                            session.sweep(Identity { pid: 99, start: 1, space: 0 }, 1, |who, _| alive(who));
                             session.decide(Some(me), alive, pause).look(1, 1 << 40, &mut |_| ());
                         }
                     };

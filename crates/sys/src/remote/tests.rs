@@ -8,7 +8,8 @@ pub(super) fn remote(servers: usize, change: impl FnOnce(&mut RemoteConfig)) -> 
     let memory = MapSlice::<u8>::new(Session::BYTES).unwrap().leak().as_mut_ptr();
     // SAFETY: fresh zeros, for ever, and nobody else's.
     let session = unsafe { Session::create(memory, 1, &Config::new(), 0) };
-    let process = session.claim(Identity { pid: 1, start: 1 }, 0).and_then(|index| session.process(index)).unwrap();
+    let process =
+        session.claim(Identity { pid: 1, start: 1, space: 0 }, 0).and_then(|index| session.process(index)).unwrap();
     let address = Address::new(4, &[127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1, 0).unwrap();
     let mut config = RemoteConfig {
         session,
