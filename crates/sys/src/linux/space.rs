@@ -144,7 +144,7 @@ impl LinuxMachine {
     /// A punch has ended.
     pub(super) fn punched(&mut self, index: u32, result: i32) {
         let Some(punch) = self.punches.get_mut(index as usize) else { return };
-        let (slot, pages) = core::mem::replace(punch, (0, 0));
+        let (slot, pages) = core::mem::take(punch);
         if result >= 0 && pages > 0 {
             self.space.gave(Slot(slot), pages);
         }
