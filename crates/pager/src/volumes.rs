@@ -8,7 +8,8 @@ use ream_sys::{Errno, Machine};
 
 /// Ranges that can have a volume at a time.
 pub const PLACES: usize = 4096;
-/// A volume grows in steps of so many slots (64 MiB), or an eighth of its size.
+/// A volume grows in steps of so many slots (64 MiB), or an eighth of its size; where others share its limit, no more than an
+/// eighth of what is left of that, so that none has what it does not need while others find no room.
 const GROW: u32 = 16 * 1024;
 
 #[derive(Clone, Copy)]
@@ -125,6 +126,16 @@ impl Default for Places {
     }
 }
 
+/// Why there is no slot.
+enum Lack {
+    /// None is free.
+    Slots,
+    /// The file cannot grow: the volume has no more slots now than it has space for. Holes are left.
+    Length,
+    /// A segment's space had been given back, and cannot be had again: it is not handed out for a while.
+    Segment,
+}
+
 impl<M: Machine> Shard<M> {
     /// A volume is there, with a file behind it in the machine, and may have so many slots.
     ///
@@ -145,6 +156,13 @@ impl<M: Machine> Shard<M> {
     pub fn try_store_again(&mut self) {
         (self.store_full, self.tried_again) = (None, false);
         self.slots.grow_again();
+    }
+
+    /// Tries again what the limit that others share did not allow, should they have left some of it.
+    pub fn look_for_store(&mut self) {
+        if self.machine.has_room_again() {
+            self.try_store_again();
+        }
     }
 
     /// Whether there is a volume.
@@ -170,27 +188,36 @@ impl<M: Machine> Shard<M> {
     }
 
     fn take_of(&mut self, volume: u8, want: u32) -> Result<(Slot, u32), Errno> {
-        let found = self.take_with_space(volume, want).or_else(|grows| match grows {
-            // The file cannot grow: what is left are the holes that have space.
-            true => self.take_with_space(volume, want),
-            false => Err(false),
-        });
-        found.map_err(|_| self.no_room)
+        let mut grows = true;
+        loop {
+            match self.take_with_space(volume, want) {
+                Err(Lack::Length) if grows => grows = false,
+                // One fewer each time.
+                Err(Lack::Segment) => {}
+                found => return found.map_err(|_| self.no_room),
+            }
+        }
     }
 
-    /// The same, once. The error tells whether it was the file that could not grow, after which the volume has no more slots
-    /// than the file has space for; else no slot is free.
-    fn take_with_space(&mut self, volume: u8, want: u32) -> Result<(Slot, u32), bool> {
-        let (slot, count) = self.slots.take(volume, want).map_err(|_| false)?;
-        let reserved = self.reserved.get_mut(volume as usize).ok_or(false)?;
+    /// The same, once.
+    fn take_with_space(&mut self, volume: u8, want: u32) -> Result<(Slot, u32), Lack> {
+        let (slot, count) = self.slots.take(volume, want).map_err(|_| Lack::Slots)?;
+        let reserved = self.reserved.get_mut(volume as usize).ok_or(Lack::Slots)?;
         if slot.place() + count <= *reserved {
-            return Ok((slot, count));
+            if self.machine.reserve_again(slot, count) {
+                return Ok((slot, count));
+            }
+            self.slots.refuse(slot);
+            (0..count).for_each(|index| _ = self.slots.free(slot.plus(index)));
+            self.no_room = Errno::NOSPC;
+            return Err(Lack::Segment);
         }
         let least = self.slots.length(volume);
         // Whole segments: of one that has space for some of its slots only, those would be handed out again and again.
-        let target = least.saturating_add(GROW.max(least / 8)) / SEGMENT * SEGMENT;
-        let target = target.min(self.slots.limit(volume));
         let machine = &mut self.machine;
+        let step = GROW.max(least / 8).min(machine.room(volume) / 8);
+        let target = least.saturating_add(step) / SEGMENT * SEGMENT;
+        let target = target.min(self.slots.limit(volume));
         let grown = machine.reserve(volume, target).map(|()| target);
         match grown.or_else(|_| machine.reserve(volume, least).map(|()| least)) {
             Ok(slots) => {
@@ -204,7 +231,7 @@ impl<M: Machine> Shard<M> {
                 }
                 self.slots.stop_growing(volume, reserved);
                 self.no_room = errno;
-                Err(true)
+                Err(Lack::Length)
             }
         }
     }

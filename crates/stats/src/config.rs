@@ -2,6 +2,7 @@
 //! and only read afterwards.
 
 use crate::SERVERS;
+use crate::ledger::store_limit;
 
 /// A string of at most `N` bytes in shared memory; unused bytes are zero.
 #[repr(C)]
@@ -396,6 +397,10 @@ impl Config {
     /// Where the files of its processes are.
     pub fn file_directory(&self) -> &Text<1024> {
         if self.is_remote() { &self.spill_directory } else { &self.store_directory }
+    }
+    /// Most bytes that those files may take together.
+    pub(crate) fn file_limit(&self) -> i64 {
+        store_limit(if self.is_remote() { self.store_ceiling_bytes } else { self.store_limit_bytes })
     }
     /// Copies that each page is to have, where a sum counts as one.
     pub const fn copies(&self) -> u32 {

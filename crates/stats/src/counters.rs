@@ -130,7 +130,7 @@ counters! {
     peak_managed: Most,
     /// Most pages that one process had in RAM, staging included.
     peak_resident: Most,
-    /// Most bytes that one process's store took on disk.
+    /// Most bytes that one process's store held; of a session, those that all of them held at one time.
     store_bytes: Most,
     /// Pages in RAM at the last look, and of those the ones mapped by large pages.
     sampled_resident: Sum,

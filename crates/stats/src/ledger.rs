@@ -19,6 +19,11 @@ pub struct Ledger {
     peak_managed: AtomicU64,
     /// Bytes that may still be taken for compressed pages.
     zip_free: AtomicI64,
+    /// Bytes that the files of the session's stores may still take on disk.
+    store_free: AtomicI64,
+    /// Bytes that all stores hold, and the most that they held at once.
+    stored: AtomicI64,
+    peak_stored: AtomicU64,
 }
 
 /// What the ledger keeps of all processes together, beside the pages of the budget.
@@ -28,6 +33,18 @@ pub(crate) struct Sums {
     pub(crate) engaged: u32,
     pub(crate) managed: i64,
     pub(crate) zip_free: i64,
+    pub(crate) store_free: i64,
+    pub(crate) stored: i64,
+}
+
+/// The least limit of a store: a file grows by 2 MiB at least.
+const LEAST_STORE: u64 = 2 << 20;
+/// A limit that no disk reaches, and that sums of it do not overflow.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// What the files of stores may take at first, where the settings say so many bytes; 0 is no limit.
+pub(crate) fn store_limit(bytes: u64) -> i64 {
+    if bytes == 0 { NO_LIMIT as i64 } else { bytes.clamp(LEAST_STORE, NO_LIMIT) as i64 }
 }
 
 /// Most pages of a budget that may be pinned: a quarter of it, and 16 MiB, are kept for what can be paged, which needs room
@@ -65,6 +82,31 @@ impl Ledger {
     /// Bytes that nobody has taken for compressed pages.
     pub fn zip_free(&self) -> u64 {
         self.zip_free.load(SeqCst).max(0) as u64
+    }
+    pub(crate) fn set_store(&self, free: i64) {
+        self.store_free.store(free, SeqCst);
+    }
+    /// Takes bytes on disk: all of them, or none (false).
+    pub(crate) fn take_store(&self, bytes: u64) -> bool {
+        let enough = |free: i64| free.checked_sub_unsigned(bytes).filter(|rest| *rest >= 0);
+        self.store_free.fetch_update(SeqCst, SeqCst, enough).is_ok()
+    }
+    pub(crate) fn put_store(&self, bytes: u64) {
+        self.store_free.fetch_add(bytes as i64, SeqCst);
+    }
+    /// Bytes that the files of the session's stores may still take on disk.
+    pub fn store_free(&self) -> u64 {
+        self.store_free.load(SeqCst).max(0) as u64
+    }
+    /// Most bytes that the stores of all processes held at once.
+    pub fn peak_stored(&self) -> u64 {
+        self.peak_stored.load(SeqCst)
+    }
+    pub(crate) fn change_stored(&self, by: i64) {
+        let now = self.stored.fetch_add(by, SeqCst) + by;
+        if by > 0 && now > 0 && now as u64 > self.peak_stored.load(SeqCst) {
+            self.peak_stored.fetch_max(now as u64, SeqCst);
+        }
     }
     /// Pages that nobody holds; negative after [`Ledger::overdraw`].
     pub fn free_pages(&self) -> i64 {
@@ -111,6 +153,8 @@ impl Ledger {
         let _ = self.engaged.compare_exchange(seen.engaged, right.engaged, SeqCst, SeqCst);
         let _ = self.managed_pages.compare_exchange(seen.managed, right.managed, SeqCst, SeqCst);
         let _ = self.zip_free.compare_exchange(seen.zip_free, right.zip_free, SeqCst, SeqCst);
+        let _ = self.store_free.compare_exchange(seen.store_free, right.store_free, SeqCst, SeqCst);
+        let _ = self.stored.compare_exchange(seen.stored, right.stored, SeqCst, SeqCst);
     }
     pub(crate) fn sums(&self) -> Sums {
         Sums {
@@ -118,6 +162,8 @@ impl Ledger {
             engaged: self.engaged.load(SeqCst),
             managed: self.managed_pages.load(SeqCst),
             zip_free: self.zip_free.load(SeqCst),
+            store_free: self.store_free.load(SeqCst),
+            stored: self.stored.load(SeqCst),
         }
     }
     /// Takes pages out of the budget for good, all of them or none; never more than [`pinnable`] allows.
@@ -255,6 +301,21 @@ mod tests {
         assert!(ledger.take_zip(60) && !ledger.take_zip(41) && ledger.take_zip(40) && !ledger.take_zip(1));
         ledger.put_zip(60);
         assert_eq!(ledger.zip_free(), 60);
+    }
+
+    #[test]
+    fn files_take_no_more_than_their_limit() {
+        let ledger = Ledger::default();
+        ledger.set_store(store_limit(8 << 20));
+        assert!(ledger.take_store(5 << 20) && !ledger.take_store((3 << 20) + 1) && ledger.take_store(3 << 20));
+        assert!(!ledger.take_store(1));
+        ledger.put_store(5 << 20);
+        assert_eq!(ledger.store_free(), 5 << 20);
+        assert_eq!((store_limit(1), store_limit(0) > i64::MAX / 16), (2 << 20, true));
+        ledger.change_stored(30);
+        ledger.change_stored(-20);
+        ledger.change_stored(15);
+        assert_eq!(ledger.peak_stored(), 30);
     }
 
     #[test]

@@ -86,6 +86,14 @@ pub struct Process {
     pub(crate) managed: AtomicI64,
     /// Bytes taken for compressed pages.
     pub(crate) zipped: AtomicU64,
+    /// Bytes that its store holds.
+    pub(crate) stored: AtomicU64,
+    /// Bytes that its store's file takes on disk.
+    pub(crate) filed: AtomicU64,
+    /// The same of files whose processes have ended, and which it reads.
+    pub(crate) outlived: AtomicU64,
+    /// The fork as of which its own store is leased.
+    leased_as: AtomicU64,
     /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
     pub(crate) flags: AtomicU32,
     /// Namespace of a live one's process number.
@@ -103,6 +111,21 @@ pub struct Process {
     lease_count: AtomicU32,
     lease_spare: AtomicU32,
     leases: [AtomicU64; LEASES],
+}
+
+/// Counts bytes on disk with a process that still reads what they hold, if there is one.
+fn pass_on<'a>(bytes: u64, ledger: &Ledger, reader: impl Fn() -> Option<&'a Process>) {
+    while let Some(reader) = if bytes > 0 { reader() } else { None } {
+        reader.outlived.fetch_add(bytes, SeqCst);
+        if !matches!(reader.lifecycle().0, Lifecycle::Free | Lifecycle::Clearing) {
+            return;
+        }
+        // It has ended meanwhile. Where the bytes are not there any more, they were given back with its own.
+        if reader.outlived.fetch_update(SeqCst, SeqCst, |all| all.checked_sub(bytes)).is_err() {
+            return;
+        }
+    }
+    ledger.put_store(bytes);
 }
 
 const STARVING: u32 = 1;
@@ -258,6 +281,50 @@ impl Process {
     /// Bytes that it has taken for compressed pages.
     pub fn zip_bytes(&self) -> u64 {
         self.zipped.load(SeqCst)
+    }
+    /// Takes bytes on disk for its store's file: all of them, or none (false).
+    pub fn acquire_store(&self, ledger: &Ledger, bytes: u64) -> bool {
+        self.together(ledger, || {
+            let taken = ledger.take_store(bytes);
+            if taken {
+                self.filed.fetch_add(bytes, SeqCst);
+            }
+            taken
+        })
+    }
+    /// Gives bytes back that were taken so.
+    pub fn give_back_store(&self, ledger: &Ledger, bytes: u64) {
+        self.together(ledger, || {
+            let less = |filed: u64| Some(filed.saturating_sub(bytes));
+            let before = self.filed.fetch_update(SeqCst, SeqCst, less).unwrap_or(0);
+            ledger.put_store(before.min(bytes));
+        });
+    }
+    /// Bytes on disk that are counted with it: those of its own file, and of files that it reads whose processes have ended.
+    pub fn store_bytes(&self) -> u64 {
+        self.filed.load(SeqCst) + self.outlived.load(SeqCst)
+    }
+    /// Says how many bytes its store holds.
+    pub fn set_stored(&self, ledger: &Ledger, bytes: u64) {
+        if self.stored.load(SeqCst) != bytes {
+            self.together(ledger, || ledger.change_stored(bytes as i64 - self.stored.swap(bytes, SeqCst) as i64));
+        }
+        self.counters.store_bytes.raise(bytes);
+    }
+    /// Says as of which fork others lease its store; 0: nobody does.
+    pub fn set_leased_as(&self, fork: u64) {
+        self.leased_as.store(fork, SeqCst);
+    }
+    /// The space of its store's file is given back; of a file that another process still reads, which `reader` tells by the
+    /// fork as of which that leases it, it is counted with that one. The caller owns the entry in stage Clearing.
+    pub(crate) fn leave_store<'a>(&self, ledger: &Ledger, reader: impl Fn(u64) -> Option<&'a Process>) {
+        self.together(ledger, || {
+            let own = self.leased_as.swap(0, SeqCst);
+            pass_on(self.filed.swap(0, SeqCst), ledger, || reader(own));
+            // Files of several ancestors are counted together: with whoever reads one of them.
+            pass_on(self.outlived.swap(0, SeqCst), ledger, || self.each_lease().find_map(&reader));
+            ledger.change_stored(-(self.stored.swap(0, SeqCst) as i64));
+        });
     }
     /// Counts off `pages`, at most what it holds; returns how many that were.
     fn let_go(&self, pages: u64) -> u64 {

@@ -115,6 +115,7 @@ impl Session {
         let session = unsafe { &*session };
         session.ledger.set_total(whole_pages(config.budget_bytes));
         session.ledger.set_zip(config.zip_bytes);
+        session.ledger.set_store(config.file_limit());
         for remote in config.remotes.iter().take_while(|remote| remote.is_some()) {
             session.servers.add(remote, false);
         }
@@ -196,6 +197,8 @@ impl Session {
         for process in self.used() {
             process.counters.add_to(total);
         }
+        // More than that of one process, where several have a store.
+        total.store_bytes.raise(self.ledger.peak_stored());
     }
     /// Monotonic clock in milliseconds when the session began.
     pub fn began_ms(&self) -> u64 {
@@ -442,14 +445,15 @@ impl Session {
 
     /// Sets the free pages right after a process was killed between the two steps of taking or returning some: free
     /// must be the budget less what live processes hold. So, too, with what else the ledger counts of all processes: who
-    /// starves, who is paged, what is managed, what is left for compressed pages. Returns the correction in pages, 0 when
+    /// starves, who is paged, what is managed, what is left for compressed pages and on disk. Returns the correction in pages, 0 when
     /// there was nothing to correct or when somebody was just changing something (try again later).
     pub fn audit(&self) -> i64 {
         let changes = self.ledger.changes.load(SeqCst);
         let free = self.ledger.free_pages();
         let total = self.ledger.total_pages();
         let seen = self.ledger.sums();
-        let mut sums = Sums { zip_free: self.config.zip_bytes as i64, ..Sums::default() };
+        let (zip_free, store_free) = (self.config.zip_bytes as i64, self.config.file_limit());
+        let mut sums = Sums { zip_free, store_free, ..Sums::default() };
         let (mut held, mut pinned) = (0, 0);
         for process in self.used() {
             if process.moving.load(SeqCst) != 0 {
@@ -461,6 +465,8 @@ impl Session {
             sums.engaged += u32::from(process.engaged());
             sums.managed += process.managed.load(SeqCst);
             sums.zip_free -= process.zip_bytes() as i64;
+            sums.store_free -= process.store_bytes() as i64;
+            sums.stored += process.stored.load(SeqCst) as i64;
         }
         let right_total = self.ledger.budget_pages().saturating_sub(pinned);
         let right = right_total as i64 - held as i64;
@@ -493,9 +499,17 @@ impl Session {
         None
     }
 
+    /// A process that reads slots that were alive at a fork.
+    fn reader(&self, fork: u64) -> Option<&Process> {
+        self.used().iter().find(|process| {
+            !matches!(process.lifecycle().0, Lifecycle::Free | Lifecycle::Clearing) && process.leases(fork)
+        })
+    }
+
     /// Clears an entry if its state word still is `seen`, and returns the pages it held.
     fn clear(&self, process: &Process, seen: u64, me: Identity) -> Option<u64> {
         process.state.compare_exchange(seen, Lifecycle::Clearing.owned_by(me), SeqCst, SeqCst).ok()?;
+        process.leave_store(&self.ledger, |fork| self.reader(fork));
         let pages = process.clear(&self.ledger, &self.ended);
         process.state.store(Lifecycle::Free as u64, SeqCst);
         Some(pages)

@@ -11,7 +11,7 @@ const WORDS: u32 = SEGMENT / 64;
 const NIL: u32 = u32::MAX;
 /// Free segments that keep their space in any case: 16 MiB.
 const KEPT: u32 = 8;
-/// A segment that was refused is tried again after so many slots were found in holes instead: 16 MiB.
+/// A segment that was refused, or a new one, is tried again after so many slots were found in holes instead: 16 MiB.
 const PATIENCE: u32 = 8 * SEGMENT;
 
 /// No slot is free below the limit.
@@ -60,7 +60,7 @@ pub struct Slots {
     refused: Stack,
     /// Segments for which there was no space, in use or not: a bit each.
     refusals: MapSlice<u64>,
-    /// Slots found in holes since one was refused.
+    /// Slots found in holes since one was refused, or the file could not grow.
     patience: u32,
     /// Segments that have ever been used: the file's length.
     frontier: u32,
@@ -117,6 +117,7 @@ impl Slots {
     /// Lowers the limit to what the file has now, after the file system refused more.
     pub fn stop_growing(&mut self, slots: u32) {
         let segments = slots / SEGMENT;
+        self.patience = 0;
         // Also where one of those beyond is in use: none is added.
         self.segments = self.frontier.max(segments).min(self.segments);
         // The last segment has no space behind it: unless it is let go of, it is the one that is handed out again and again.
@@ -179,8 +180,8 @@ impl Slots {
         if self.patience < PATIENCE {
             return None;
         }
-        self.patience = 0;
         let segment = self.refused.pop(&self.next)?;
+        self.patience = 0;
         if let Some(word) = self.refusals.get_mut(segment as usize / 64) {
             *word &= !(1 << (segment % 64));
         }
@@ -216,9 +217,15 @@ impl Slots {
         Some((Slot(segment * SEGMENT), SEGMENT))
     }
 
+    /// A new segment. After one was refused, or the file could not grow, once in a while: others who share the room may have
+    /// left some.
     fn extend(&mut self) -> Option<u32> {
         if self.frontier >= self.segments {
-            return None;
+            if self.patience < PATIENCE || self.frontier >= self.limit {
+                return None;
+            }
+            self.patience = 0;
+            self.segments = self.limit;
         }
         let segment = self.frontier;
         self.frontier += 1;

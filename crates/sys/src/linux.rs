@@ -8,6 +8,7 @@ mod guard;
 mod handover;
 mod layered;
 mod servers;
+mod space;
 mod volumes;
 mod wires;
 
@@ -39,6 +40,7 @@ use crate::user::{Ask, Closed};
 use crate::{Copied, Digest, Errno, Event, Events, Machine, Mapped, Moved, Stop, Wait};
 use awake::Awake;
 use ream_page::{BLOCK_BYTES, Block, Frame, PAGE_BYTES, Page, Pages, Run, Slot, StoreId, VOLUMES};
+use space::Space;
 
 // What a completion is about, in the upper half of its user data; the lower half is the tag.
 const TRANSFER: u64 = 0;
@@ -94,8 +96,7 @@ pub struct LinuxMachine {
     ended: Queue<(u32, i32)>,
     /// Slots being punched: first and number, 0 for a free entry.
     punches: [(u32, u32); PUNCHES],
-    /// Slots of the own store that have space, by volume.
-    reserved: [u32; VOLUMES],
+    space: Space,
     watching_messages: bool,
     watching_helper: bool,
     awake: Awake,
@@ -153,7 +154,7 @@ impl LinuxMachine {
             parts: MapSlice::new(io_limit as usize).map_err(fail("map the lists of writes"))?,
             ended: Queue::new(io_limit as usize + PUNCHES).map_err(fail("map the queue of ended transfers"))?,
             punches: [(0, 0); PUNCHES],
-            reserved: [0; VOLUMES],
+            space: Space::new(),
             watching_messages: false,
             watching_helper: false,
             awake: Awake::default(),
@@ -437,35 +438,19 @@ impl Machine for LinuxMachine {
     }
 
     fn reserve(&mut self, volume: u8, slots: u32) -> Result<(), Errno> {
-        let fd = self.file(StoreId::OWN, volume);
-        let Some(reserved) = self.reserved.get_mut(volume as usize) else { return Err(Errno::INVAL) };
-        // Only what is beyond the mark: space that was punched out comes back when it is written.
-        if slots <= *reserved || fd == Fd::NONE {
-            return Ok(());
-        }
-        let from = Slot(*reserved).offset();
-        file::allocate(fd, from, Slot(slots).offset() - from)?;
-        *reserved = slots;
-        Ok(())
+        self.grow(volume, slots)
     }
-
+    fn room(&self, volume: u8) -> u32 {
+        self.space_left(volume)
+    }
+    fn has_room_again(&mut self) -> bool {
+        self.has_space_again()
+    }
+    fn reserve_again(&mut self, slot: Slot, pages: u32) -> bool {
+        self.take_space_again(slot, pages)
+    }
     fn punch(&mut self, slot: Slot, pages: u32) {
-        if let Some(remote) = &mut self.remote {
-            remote.forget(slot, pages);
-        }
-        let fd = self.file(StoreId::OWN, slot.volume());
-        if fd == Fd::NONE {
-            return;
-        }
-        let bytes = pages as u64 * PAGE_BYTES as u64;
-        let free = self.punches.iter_mut().enumerate().find(|(_, (_, count))| *count == 0);
-        if let Some((index, punch)) = free {
-            if self.io.punch(fd, slot.offset(), bytes, PUNCHED | index as u64).is_ok() {
-                *punch = (slot.0, pages);
-                return;
-            }
-        }
-        let _ = file::punch(fd, slot.offset(), bytes);
+        self.give_space(slot, pages);
     }
 
     fn io_limit(&self) -> u32 {

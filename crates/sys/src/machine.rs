@@ -244,6 +244,19 @@ pub trait Machine {
     /// Ensures that the process's own store has space for slots `0 .. slots` (fallocate); ENOSPC and the like are
     /// returned. May take milliseconds.
     fn reserve(&mut self, volume: u8, slots: u32) -> Result<(), Errno>;
+    /// Slots by which a volume may become longer, as things are, where others share its limit.
+    fn room(&self, _volume: u8) -> u32 {
+        u32::MAX
+    }
+    /// Whether others have left some of a limit that is shared, since it last kept a reservation from being had. Told once.
+    fn has_room_again(&mut self) -> bool {
+        false
+    }
+    /// Ensures that slots of one segment, reserved once, have space although it may have been given back: false when a limit
+    /// does not allow that now.
+    fn reserve_again(&mut self, _slot: Slot, _pages: u32) -> bool {
+        true
+    }
     /// Nobody needs what a slot of the own store holds any more; it may be written anew. Only a hint.
     fn freed(&mut self, _slot: Slot) {}
     /// Gives the space of slots back to the file system (best effort, asynchronous where possible).

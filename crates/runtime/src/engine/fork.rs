@@ -235,6 +235,7 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
     }
     if LEASED_AS.load(SeqCst) == 0 {
         LEASED_AS.store(session.next_fork(), SeqCst);
+        entry.set_leased_as(LEASED_AS.load(SeqCst));
     }
     complete &= child.lease(LEASED_AS.load(SeqCst));
     for inherited in entry.each_lease() {

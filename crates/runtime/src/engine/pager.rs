@@ -516,6 +516,7 @@ impl Pager {
     /// The process's share of the session's budget, leases that ended, counters.
     fn keep_house(&mut self) {
         report(self.shard);
+        self.shard.look_for_store();
         if self.shard.is_preparing() {
             return;
         }
@@ -550,9 +551,9 @@ impl Pager {
 }
 
 fn report(shard: &mut Shard<LinuxMachine>) {
-    let Some(entry) = ENGINE.entry() else { return };
+    let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
     entry.counters.pager_ns.set(process::thread_time_ns());
-    entry.counters.store_bytes.raise(shard.slots_in_use() * 4096);
+    entry.set_stored(session.ledger(), shard.slots_in_use() * 4096);
 }
 
 /// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which the stores of

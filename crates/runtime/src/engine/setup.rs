@@ -84,6 +84,7 @@ pub(super) fn machine(
                 }
                 Ok(mut machine) => {
                     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
+                    machine.count_space(session.ledger(), entry);
                     if let Some(remote) = remote::config(session, entry, (slots, most), IO_LIMIT + TIER_BLOCKS)? {
                         machine
                             .connect(&remote, inherited.bequest)
@@ -175,7 +176,8 @@ pub(super) fn most_slots() -> u32 {
     MOST_SLOTS.load(SeqCst)
 }
 
-/// Slots of a store: the session's limit, else what the file system can spare.
+/// Most slots of a store: the session's limit, which others may use up before (see `count_space`), else what the file system
+/// can spare.
 fn slots(session: &Session, store: Fd) -> u32 {
     let mut bytes = session.config().store_limit_bytes;
     if session.config().is_remote() {

@@ -291,6 +291,50 @@ fn the_audit_counts_anew_what_a_kill_left() {
     assert_eq!(ledger.zip_free(), 400);
 }
 
+/// What a file takes is counted as long as somebody reads it, with whoever that is.
+#[test]
+fn stores_share_a_limit_and_a_file_that_is_read_counts() {
+    let config = Config { budget_bytes: 100 * 4096, store_limit_bytes: 64 << 20, ..Config::new() };
+    let shared = Shared::with(&config);
+    let (session, ledger) = (shared.session, shared.session.ledger());
+    let parent = session.claim(id(1), 0).unwrap();
+    let first = session.process(parent).unwrap();
+    assert!(first.acquire_store(ledger, 40 << 20) && !first.acquire_store(ledger, 25 << 20));
+    first.set_stored(ledger, 30 << 20);
+    let other = session.claim(id(3), 0).unwrap();
+    assert!(!session.process(other).unwrap().acquire_store(ledger, 25 << 20));
+    assert!(session.process(other).unwrap().acquire_store(ledger, 10 << 20));
+    session.process(other).unwrap().set_stored(ledger, 8 << 20);
+    session.process(other).unwrap().give_back_store(ledger, 2 << 20);
+    let total = Counters::default();
+    session.add_to(&total);
+    assert_eq!((ledger.store_free(), total.store_bytes.get()), (16 << 20, 38 << 20));
+    // A child reads the parent's file, and a grandchild that and the child's.
+    let mut kept = [parent; 3];
+    let forks = [session.next_fork(), session.next_fork()];
+    for generation in 0..2 {
+        let expected = session.expect(kept[generation], 0).unwrap();
+        let child = session.process(expected.index).unwrap();
+        session.process(kept[generation]).unwrap().set_leased_as(forks[generation]);
+        assert!(forks[..=generation].iter().all(|fork| child.lease(*fork)));
+        assert!(session.adopt(expected, 1 + 3 * generation as u32, id(4 + 3 * generation as u32)));
+        kept[generation + 1] = expected.index;
+    }
+    assert!(session.process(kept[1]).unwrap().acquire_store(ledger, 4 << 20));
+    session.release(parent);
+    assert_eq!((session.audit(), ledger.store_free()), (0, 12 << 20));
+    session.release(kept[1]);
+    assert_eq!(ledger.store_free(), 12 << 20);
+    session.release(other);
+    assert_eq!(ledger.store_free(), 20 << 20);
+    session.release(kept[2]);
+    assert_eq!((ledger.store_free(), ledger.sums().stored), (64 << 20, 0));
+    // Killed after the ledger was charged and before the entry said so.
+    assert!(ledger.take_store(5 << 20));
+    session.audit();
+    assert_eq!(ledger.store_free(), 64 << 20);
+}
+
 #[test]
 fn a_full_table_refuses_and_one_summary_is_claimed() {
     let shared = Shared::with_pages(1);

@@ -157,6 +157,19 @@ fn what_was_refused_is_tried_again_after_a_while() {
 }
 
 #[test]
+fn a_file_that_could_not_grow_is_tried_again_after_a_while() {
+    let mut slots = Slots::new(20 * 512).unwrap();
+    let taken: Vec<Slot> = (0..4).map(|_| slots.take(512).unwrap().0).collect();
+    slots.stop_growing(4 * 512);
+    assert_eq!(slots.take(64), Err(SlotsFull));
+    for _ in 0..PATIENCE / 64 {
+        (0..64).for_each(|index| assert!(slots.free(taken[1].plus(index))));
+        assert_eq!(slots.take(64), Ok((taken[1], 64)));
+    }
+    assert_eq!(slots.take(64), Ok((Slot(4 * 512), 64)));
+}
+
+#[test]
 fn an_abandoned_slot_is_not_handed_out_again() {
     let mut slots = Slots::new(512).unwrap();
     let (start, _) = slots.take(512).unwrap();

@@ -2,12 +2,9 @@
 //! the memory servers.
 
 use super::{
-    HELPER, KIND, LANE, LinuxMachine, MESSAGES, PUNCHED, PUNCHES, SPILL_READ, SPILL_WRITE, TIER_READ, TIER_WRITE,
-    UNWATCHED,
+    HELPER, KIND, LANE, LinuxMachine, MESSAGES, PUNCHED, SPILL_READ, SPILL_WRITE, TIER_READ, TIER_WRITE, UNWATCHED,
 };
-use crate::Wait;
 use crate::ring::Completion;
-use ream_page::Slot;
 
 impl LinuxMachine {
     /// Handles one completion; transfers go to `told`.
@@ -43,31 +40,10 @@ impl LinuxMachine {
                 None
             }
             PUNCHED => {
-                if let Some(punch) = self.punches.get_mut(tag as usize) {
-                    *punch = (0, 0);
-                }
+                self.punched(tag, completion.result);
                 None
             }
             _ => Some((tag, completion.result)),
-        }
-    }
-
-    /// Waits until no punch in flight touches the slots: a late punch would erase what is written to them.
-    pub(super) fn settle_punches(&mut self, slot: Slot, pages: u32) {
-        let touches = |punches: &[(u32, u32); PUNCHES]| {
-            punches.iter().any(|(first, count)| {
-                *count > 0 && *first < slot.0.saturating_add(pages) && slot.0 < first.saturating_add(*count)
-            })
-        };
-        while touches(&self.punches) {
-            if self.io.enter(Wait::Forever).is_err() {
-                return;
-            }
-            while let Some(completion) = self.io.take() {
-                if let Some((tag, result)) = self.complete(completion) {
-                    self.end(tag, result);
-                }
-            }
         }
     }
 

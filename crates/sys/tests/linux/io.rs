@@ -3,6 +3,7 @@
 
 use crate::bed::{Engine, bed};
 use ream_page::{Frame, PAGE_BYTES, Slot, StoreId};
+use ream_stats::{Config, Identity, Session};
 use ream_sys::file;
 use ream_sys::memory::Advice;
 use ream_sys::{Errno, Event, Events, Machine, Wait};
@@ -13,6 +14,7 @@ on_engines! {
         failures_of_the_store_are_reported,
         a_punch_never_erases_what_is_written_after_it,
         volumes_are_files_of_their_own,
+        space_is_counted_with_the_session,
         polling_ends_when_told,
     ],
     moving: []
@@ -155,4 +157,45 @@ fn polling_ends_when_told(engine: Engine) {
     }
     assert!(events.as_slice().is_empty());
     assert!(bed.machine.now_us() > before + 2000);
+}
+
+/// Zeros for a session, for good.
+fn session(limit: u64) -> &'static Session {
+    let layout = std::alloc::Layout::new::<Session>();
+    let config = Config { store_limit_bytes: limit, ..Config::new() };
+    // SAFETY: a fresh zeroed allocation of the session's own layout, never freed.
+    unsafe { Session::create(std::alloc::alloc_zeroed(layout), 1, &config, 0) }
+}
+
+/// Another process has what is left, and leaves it.
+fn space_is_counted_with_the_session(engine: Engine) {
+    let mut bed = bed!(engine, 16, Advice::NoHugePage);
+    let session = session(8 << 20);
+    let ledger = session.ledger();
+    let mine = session.claim(Identity { pid: 1, start: 1 }, 0).unwrap();
+    let theirs = session.claim(Identity { pid: 2, start: 2 }, 0).unwrap();
+    let other = session.process(theirs).unwrap();
+    bed.machine.count_space(ledger, session.process(mine).unwrap());
+    assert!(other.acquire_store(ledger, 2 << 20));
+    assert_eq!(bed.machine.room(0), 3 * 512);
+    assert_eq!(bed.machine.reserve(0, 4 * 512), Err(Errno::NOSPC));
+    bed.machine.reserve(0, 3 * 512).unwrap();
+    assert_eq!((bed.machine.room(0), bed.machine.reserve(0, 4 * 512)), (0, Err(Errno::NOSPC)));
+    assert!(!bed.machine.has_room_again());
+    // What is given back others may have; it is counted anew before it is used.
+    bed.machine.punch(Slot(512), 512);
+    assert!(bed.machine.reserve_again(Slot(512), 8) && bed.machine.room(0) == 0);
+    bed.machine.punch(Slot(512), 512);
+    assert!(bed.machine.reserve_again(Slot(0), 8));
+    while bed.machine.room(0) < 512 {
+        bed.machine.poll(Wait::Micros(1000), &mut Events::new());
+    }
+    assert!(other.acquire_store(ledger, 2 << 20));
+    assert!(!bed.machine.reserve_again(Slot(512 + 8), 8) && !bed.machine.has_room_again());
+    session.release(theirs);
+    assert!(bed.machine.has_room_again() && !bed.machine.has_room_again());
+    assert!(bed.machine.reserve_again(Slot(512), 8) && bed.machine.reserve_again(Slot(512), 8));
+    assert_eq!(bed.machine.room(0), 512);
+    bed.machine.reserve(0, 4 * 512).unwrap();
+    assert_eq!(bed.machine.room(0), 0);
 }
