@@ -7,6 +7,7 @@
 mod bloat;
 mod company;
 mod dense;
+mod deserted;
 mod devices;
 mod follow;
 mod fork;

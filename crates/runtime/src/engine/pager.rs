@@ -2,10 +2,11 @@
 //! rest of the process's life.
 
 use super::company::{Company, Used};
+use super::deserted::Deserted;
 use super::devices::Devices;
 use super::mailbox::Command;
 use super::message::{tell, warn};
-use super::minute::{Hint, Minute};
+use super::minute::Minute;
 use super::setup::{Inherited, machine, most_slots, slots_now};
 use super::shares::{self, available, share};
 use super::stop::stop;
@@ -16,7 +17,7 @@ use super::{ENGINE, Phase, follow, fork, quiet, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fetch, Progress, Shard};
-use ream_stats::{Process, Session};
+use ream_stats::Process;
 use ream_sys::digest::Key;
 use ream_sys::file::Fd;
 use ream_sys::memory::{self, Advice, Protection};
@@ -207,6 +208,7 @@ pub(super) fn run() -> ! {
         switching: Switching::default(),
         zeros: Zeros::default(),
         devices: Devices::default(),
+        deserted: Deserted::default(),
     };
     loop {
         pager.turn();
@@ -233,6 +235,7 @@ struct Pager {
     switching: Switching,
     zeros: Zeros,
     devices: Devices,
+    deserted: Deserted,
 }
 
 impl Pager {
@@ -516,12 +519,13 @@ impl Pager {
     /// The process's share of the session's budget, leases that ended, counters.
     fn keep_house(&mut self) {
         report(self.shard);
+        self.deserted.look(self.last_look);
         if self.shard.is_preparing() {
             return;
         }
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         share(self.shard, session, entry);
-        self.complain_of_waiting(session, entry);
+        self.minute.complain(self.last_look, session, entry);
         let missing = shares::least(self.shard, session).saturating_sub(self.shard.limit());
         if missing > 0 {
             self.overdraw(missing);
@@ -535,17 +539,6 @@ impl Pager {
             self.last_sweep = self.last_look;
             fork::sweep(session);
         }
-    }
-
-    /// Says once when the program does little but wait for pages.
-    fn complain_of_waiting(&mut self, session: &Session, entry: &Process) {
-        let counters = &entry.counters;
-        let ran = process::process_time_ns().saturating_sub(counters.pager_ns.get());
-        if !self.minute.look(self.last_look, counters.waited_ns.get() / 1000, ran / 1000) {
-            return;
-        }
-        let (budget, more) = (session.ledger().total_pages(), counters.pages_to_halve_refaults());
-        warn(format_args!("{}", Hint { budget, more }));
     }
 }
 
