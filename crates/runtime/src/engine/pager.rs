@@ -571,11 +571,20 @@ pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd]) -> Result<(), Fai
     shard.become_child(machine, parent, most_slots(), &entry.counters).map_err(failed("mapping the page tables"))?;
     shard.set_store_limit(slots_now());
     volumes::engage_child(shard, had);
+    let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
+    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
+    // What children are not to have is unmapped when all of ours has its place elsewhere, and before it would be charged.
+    crate::holds::each_left_out(|run| {
+        shard.each_managed(run, &mut |part| {
+            // SAFETY: reserved by `fork_child`, and nobody's.
+            let _ =
+                unsafe { memory::unmap(core::ptr::with_exposed_provenance_mut(part.start.address()), part.bytes()) };
+        });
+        shard.release(run);
+    });
     let used = shard.used().max(shares::CHILD);
     entry.overdraw(session.ledger(), used.saturating_sub(entry.held_pages()));
     shard.set_limit(entry.held_pages());
-    let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
-    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
     let mut outcome = Ok(());
     let regions = ENGINE.regions.read();
     regions.each(&mut |run| {
