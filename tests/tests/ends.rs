@@ -334,3 +334,20 @@ fn the_summary_is_there_when_the_program_has_ended() {
         fs::remove_file(&file).expect("removing it");
     }
 }
+
+/// Paged, watched, and where only large pages are given back: threads of Ream's are left, and end the process.
+#[test]
+fn the_last_thread_ends_past_libc() {
+    let Build::Ready(program) = build("c/last_exit.c", &["-pthread"]) else { return };
+    for how in ["main", "strict", "other"] {
+        let run = || Run::of(&program).args(["96", how]).deadline(40);
+        assert_eq!(run().finish().exited(4).out(), "bye\n");
+        let paged = run().memory(64).finish();
+        assert_eq!(paged.exited(4).out(), "bye\n");
+        assert!(paged.summary().number("evictions") > 0, "{}", paged.describe());
+        for outcome in [run().memory(150).finish(), run().under_ream().finish()] {
+            assert_eq!(outcome.exited(4).out(), "bye\n");
+            outcome.summary();
+        }
+    }
+}

@@ -162,6 +162,19 @@ fn what_children_are_not_to_have() {
     }
 }
 
+/// The same once it is paged, when the kernel's mark is on everything: secrets, and what devices write to.
+#[test]
+fn what_is_kept_back_is_not_a_childs() {
+    let case = Case::new("c/kept_back.c", &["96"], 32);
+    let Some(program) = case.build() else { return };
+    for memory in [512, 150] {
+        Run::of(&program).args(case.arguments).memory(memory).deadline(60).finish().exited(0);
+    }
+    for engine in ["move", "copy"] {
+        case.compare_with(|run, _| run.option(format!("--engine={engine}")).deadline(60));
+    }
+}
+
 /// While everything fits, and paged.
 #[test]
 fn what_children_are_to_inherit() {

@@ -88,8 +88,9 @@ impl<E: Engine> Large<E> {
         let Some((length, plain)) = self.table.take(address.addr()) else { return false };
         self.count.fetch_sub(1, Ordering::Relaxed);
         let block = Kept { address: address.expose_provenance(), length, plain };
-        // A pool is scarce: others may want its pages.
-        if length > cache::MOST_EACH || E::engaged() || E::pool_unit(block.address).is_some() {
+        // A pool is scarce: others may want its pages. And what is marked is so for good, for the kernel too.
+        let kept = length <= cache::MOST_EACH && !E::engaged() && E::pool_unit(block.address).is_none();
+        if !kept || E::marked(Run::covering(block.address, length)) {
             give_back::<E>(block);
             return true;
         }

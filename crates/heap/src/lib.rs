@@ -77,6 +77,10 @@ pub trait Engine {
     fn pool_unit(_address: usize) -> Option<usize> {
         None
     }
+    /// Whether the program has said something of the run that must not outlive its block.
+    fn marked(_run: Run) -> bool {
+        false
+    }
     /// Memory that [`Engine::pooled`] gave has been unmapped.
     fn unpooled(_run: Run) {}
 }

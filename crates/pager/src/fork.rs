@@ -2,7 +2,6 @@
 //! goes on with its copy of the table, a machine of its own, and its parent's store to read.
 
 use crate::shard::{Progress, Shard};
-use crate::table::{blocks, pages};
 use ream_page::{Block, Page, Pages, Run, State, StoreId, Word};
 use ream_sys::{Errno, Machine};
 
@@ -224,29 +223,17 @@ impl<M: Machine> Shard<M> {
     /// In the child: registers what is managed of a range with its own machine. Nothing is learnt anew. The program may have
     /// unmapped parts of it without a word to us, where others have been mapped since, our own memory for example.
     pub fn register_again(&mut self, run: Run) -> Result<(), Errno> {
-        let mut part = Run { start: run.start, pages: 0 };
-        for (block, within) in blocks(run) {
-            if self.table.manages_all(block) {
-                part = self.register_before(part, within)?;
-            } else if self.table.meta(block).is_some() {
-                for page in pages(within) {
-                    if self.manages(page) {
-                        part = self.register_before(part, Run { start: page, pages: 1 })?;
-                    }
-                }
+        let (machine, mut outcome) = (&mut self.machine, Ok(()));
+        self.table.each_managed(run, &mut |part| {
+            if outcome.is_ok() {
+                outcome = machine.register(part);
             }
-        }
-        self.register_before(part, Run { start: run.end(), pages: 0 }).map(|_| ())
+        });
+        outcome
     }
 
-    /// The part with what comes next, or that alone where it does not follow: then the part is registered.
-    fn register_before(&mut self, part: Run, next: Run) -> Result<Run, Errno> {
-        if next.pages > 0 && part.end() == next.start {
-            return Ok(Run { start: part.start, pages: part.pages + next.pages });
-        }
-        if part.pages > 0 {
-            self.machine.register(part)?;
-        }
-        Ok(next)
+    /// Tells the parts of a range that are managed, in order of address.
+    pub fn each_managed(&self, run: Run, tell: &mut dyn FnMut(Run)) {
+        self.table.each_managed(run, tell);
     }
 }

@@ -188,6 +188,30 @@ impl Table {
         self.all_zero(block) || self.meta(block).is_some_and(|meta| meta.managed == BLOCK_PAGES)
     }
 
+    /// Tells the parts of a range that are managed, as long as they can be, in order of address.
+    pub fn each_managed(&self, run: Run, tell: &mut dyn FnMut(Run)) {
+        let mut part = Run { start: run.start, pages: 0 };
+        let mut add = |next: Run| {
+            if next.pages > 0 && part.end() == next.start {
+                part.pages += next.pages;
+                return;
+            }
+            if part.pages > 0 {
+                tell(part);
+            }
+            part = next;
+        };
+        for (block, within) in blocks(run) {
+            if self.manages_all(block) {
+                add(within);
+            } else if self.meta(block).is_some() {
+                let managed = pages(within).filter(|page| self.word(*page).state() != State::Unmanaged);
+                managed.for_each(|page| add(Run { start: page, pages: 1 }));
+            }
+        }
+        add(Run { start: run.end(), pages: 0 });
+    }
+
     /// The leaf in which a block's entry is.
     fn leaf(&mut self, block: Block) -> Result<*mut *mut Meta, Errno> {
         let high = (block.0 >> LEVEL_BITS) as usize;

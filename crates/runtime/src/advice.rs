@@ -52,13 +52,26 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
         }
         // Without effect on anonymous memory, except that they split the mapping.
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL => Ok(()),
-        // What is being paged is settled at the fork.
-        MADV_DOFORK => engine::unless_engaged(|| kernel(advice)).unwrap_or_else(|| {
-            unmanaged_parts(run, |part| {
-                // SAFETY: the caller's promise.
-                unsafe { madvise(part.start.address(), part.bytes(), advice) }
-            })
-        }),
+        // Once it is paged the kernel's mark is ours: the fork goes by what is noted.
+        MADV_DONTFORK => {
+            let result = kernel(advice);
+            // Of a call that fails a part may be done.
+            managed_parts(run, |part| holds::leave_out(part, true));
+            result
+        }
+        MADV_DOFORK => {
+            let result = engine::unless_engaged(|| kernel(advice)).unwrap_or_else(|| {
+                unmanaged_parts(run, |part| {
+                    // SAFETY: the caller's promise.
+                    unsafe { madvise(part.start.address(), part.bytes(), advice) }
+                })
+            });
+            // Where a part of the range is not mapped, all the rest is done.
+            if matches!(result, Ok(()) | Err(ENOMEM)) {
+                managed_parts(run, |part| holds::leave_out(part, false));
+            }
+            result
+        }
         // The kernel leaves the pages out of a child; what is in the store, the child's pager must leave out.
         MADV_WIPEONFORK | MADV_KEEPONFORK => {
             let result = kernel(advice);

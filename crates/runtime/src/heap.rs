@@ -122,6 +122,9 @@ impl Engine for Paged {
     fn pool_unit(address: usize) -> Option<usize> {
         pool::unit(address)
     }
+    fn marked(run: Run) -> bool {
+        holds::any(run)
+    }
     fn unpooled(run: Run) {
         pool::unmapped(run);
     }

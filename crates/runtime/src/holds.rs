@@ -24,6 +24,10 @@ const KEPT: u8 = 4;
 const PINNED: u8 = 8;
 /// No reason to hold, but kept here: children find zeros there (MADV_WIPEONFORK).
 const WIPED: u8 = 16;
+/// No reason to hold, either: children do not have it (MADV_DONTFORK). The kernel's own mark is on all that is paged.
+const LEFT_OUT: u8 = 64;
+/// What is only kept here.
+const NOTED: u8 = WIPED | LEFT_OUT;
 /// The kernel has been asked to lock it, and it was not locked before.
 const LOCKING: u8 = 32;
 
@@ -80,7 +84,7 @@ fn change(run: Run, reason: u8, on: bool) {
                 let _ = list.insert(part, after);
             }
         });
-        match (before & !WIPED == 0, after & !WIPED == 0) {
+        match (before & !NOTED == 0, after & !NOTED == 0) {
             // What is protected is held where it is; nothing is made for it.
             (true, false) if reason == PROTECTED => engine::hold(part, false),
             (true, false) => engine::hold(part, true),
@@ -147,8 +151,19 @@ pub fn wipe(run: Run, on: bool) {
     change(run, WIPED, on);
 }
 
+/// Children do not have a managed run, or they do.
+pub fn leave_out(run: Run, on: bool) {
+    change(run, LEFT_OUT, on);
+}
+
+/// Calls `each` for every run that children do not have, in order of address.
+pub fn each_left_out(each: impl FnMut(Run)) {
+    each_of(EVERYTHING, LEFT_OUT, each);
+}
+
 /// In a child, when the engine runs again: what the kernel has left out is not in the store either, and nothing is locked there.
 pub fn fork_child() {
+    each_left_out(forget);
     each_of(EVERYTHING, WIPED, engine::discard);
     each_of(EVERYTHING, LOCKED | LOCKING, |run| {
         change(run, LOCKED, false);
@@ -279,7 +294,7 @@ impl Frozen {
         let mut left = EVERYTHING;
         while let Some((part, reasons)) = self.list.first_in(left) {
             left = rest(EVERYTHING, part.end());
-            if reasons & !WIPED != 0 {
+            if reasons & !NOTED != 0 {
                 tell(part);
             }
         }

@@ -7,6 +7,7 @@ extern crate std;
 
 pub mod clock;
 mod copier;
+pub mod deserted;
 pub mod devices;
 pub mod digest;
 pub mod elf;

@@ -58,6 +58,34 @@ pub(crate) fn ended(text: &[u8]) -> bool {
     matches!(text.get(close + 2), Some(b'Z' | b'X')) && field(text, 20).is_some_and(|threads| threads <= 1)
 }
 
+/// The exit status of the main thread, if it has ended by itself, and how many threads there are, it among them.
+pub(crate) fn main_ended(process: u32) -> Option<(i32, u64)> {
+    // Its own line: that of the whole process adds up what all threads have used.
+    let status = open_status(b"/proc/self/task/", process)?;
+    let mut text = [0u8; 1024];
+    let bytes = file::read_at(status, &mut text, 0);
+    file::close(status);
+    ended_alone(text.get(..bytes.ok()?)?)
+}
+
+/// The same, from the status line. Field 52 is as wait(2) tells it.
+fn ended_alone(text: &[u8]) -> Option<(i32, u64)> {
+    if state(text) != Some(b'Z') {
+        return None;
+    }
+    let code = field(text, 52)?;
+    (code & 0x7f == 0).then_some(((code >> 8 & 0xff) as i32, field(text, 20)?))
+}
+
+/// Whether a thread of this process is one that the kernel has made for input and output (io_uring).
+pub(crate) fn is_of_io(thread: u32) -> bool {
+    const PF_IO_WORKER: u64 = 0x10;
+    let Some(status) = open_status(b"/proc/self/task/", thread) else { return false };
+    let flags = read_field(status, 9);
+    file::close(status);
+    flags.is_some_and(|flags| flags & PF_IO_WORKER != 0)
+}
+
 /// Whether a thread runs or could, by its open status line; not when that cannot be told, since it has ended then.
 pub(crate) fn is_running(status: Fd) -> bool {
     let mut text = [0u8; 128];
@@ -187,6 +215,21 @@ mod tests {
         };
         assert!(ended(line("Z", 1).as_bytes()) && ended(line("X", 0).as_bytes()));
         assert!(!ended(line("Z", 2).as_bytes()) && !ended(line("S", 1).as_bytes()));
+    }
+
+    #[test]
+    fn a_main_thread_that_has_ended_tells_its_status() {
+        let line = |state: &str, code: u32| {
+            let between: std::string::String = (21..52).map(|field| std::format!("{field} ")).collect();
+            std::format!("7 (a) R) {state} 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 3 {between}{code}\n")
+        };
+        assert_eq!(ended_alone(line("Z", 4 << 8).as_bytes()), Some((4, 3)));
+        assert_eq!(ended_alone(line("S", 4 << 8).as_bytes()), None);
+        // A signal ends all threads.
+        assert_eq!(ended_alone(line("Z", 9).as_bytes()), None);
+        assert_eq!(ended_alone(b"garbage"), None);
+        assert_eq!(main_ended(process::process_id()), None);
+        assert!(!is_of_io(process::thread_id()) && !is_of_io(u32::MAX));
     }
 
     #[test]

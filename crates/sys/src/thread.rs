@@ -2,6 +2,7 @@
 //! first instruction on. libc does not know them, so a single-threaded program stays one; they must not use libc.
 
 use crate::Errno;
+use crate::deserted;
 use crate::futex::{self, Scope};
 use crate::memory::{self, Protection};
 use crate::process::{self, SignalSet};
@@ -79,6 +80,7 @@ impl Thread {
 extern "C" fn begin(start: *const Start) -> ! {
     // SAFETY: `spawn` wrote it before the thread existed, at the top of the stack we run on.
     let (entry, argument) = unsafe { ((*start).entry, (*start).argument) };
+    deserted::begins();
     entry(argument)
 }
 
@@ -178,6 +180,7 @@ unsafe fn clone(flags: usize, start: *mut Start, id: *mut u32) -> Result<usize, 
 
 /// Ends the calling thread, and nothing else. Only for threads made by [`spawn`].
 pub fn exit() -> ! {
+    deserted::ends();
     loop {
         // SAFETY: the thread has no destructors to run and no locks of libc.
         let _ = unsafe { call1(number::__NR_exit, 0) };

@@ -4,6 +4,7 @@
 //! eviction does the one, and whole blocks that are read the other.
 
 use super::dense::{Count, Dense};
+use super::deserted::Deserted;
 use super::{ENGINE, Phase, setup, watch};
 use crate::pages::wanted;
 use crate::regions::Kind;
@@ -195,16 +196,23 @@ impl Watch {
     }
 
     fn run(&mut self) {
-        let mut took = 0;
+        let (mut took, mut deserted) = (0, Deserted::default());
         loop {
             let often = age() / 4;
             let sleep =
                 if self.fresh || self.count > 0 { often } else { (RARE * took).clamp(often, SELDOM.max(often)) };
-            futex::wait(&STATE, LOOKING, Some(sleep), Scope::Private);
-            if !wanted_still() {
-                return;
-            }
-            let began = process::now_us();
+            let due = process::now_us() + sleep;
+            let began = loop {
+                let now = process::now_us();
+                deserted.look(now);
+                if !wanted_still() {
+                    return;
+                }
+                if now >= due {
+                    break now;
+                }
+                futex::wait(&STATE, LOOKING, Some(deserted.sleep(due - now)), Scope::Private);
+            };
             let (resident, waste) = self.look();
             took = process::now_us() - began;
             if waste * 100 > (resident - waste) * share() {

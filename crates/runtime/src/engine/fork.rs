@@ -13,11 +13,11 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
-use ream_page::StoreId;
+use ream_page::{Run, StoreId};
 use ream_stats::{Expected, Identity, Process, Session};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
-use ream_sys::memory::{self, Advice};
+use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::process::{self, SignalSet, set_signal_mask};
 use ream_sys::rwlock::ReadGuard;
 use ream_sys::thread::{self, Files};
@@ -214,6 +214,10 @@ fn prepare(kept: &mut Kept, signals: SignalSet, freeze: &mut dyn FnMut()) {
     };
     if kept.engaged {
         advise(&regions, Advice::DoFork);
+        each_left_out(&mut |part| {
+            // SAFETY: says only that a child does not inherit the range, as the program has asked.
+            let _ = unsafe { memory::advise(part.start.address(), part.bytes(), Advice::DontFork) };
+        });
     }
     kept.regions = Some(regions);
     kept.child = session.expect(ENGINE.process.load(SeqCst), process::now_us() / 1000);
@@ -336,11 +340,21 @@ pub fn fork_child() {
         LEASED_AS.store(0, SeqCst);
     }
     if kept.engaged {
+        // First of all: our own memory must not come to lie there before the program goes on (`keep_left_out_free`), and where
+        // the kernel could not leave something out, its content is gone.
+        each_left_out(&mut |part| {
+            let place = core::ptr::with_exposed_provenance_mut(part.start.address());
+            // SAFETY: the program wants nothing there, and nobody else was told of the addresses.
+            let _ = unsafe { memory::map_over(place, part.bytes(), Protection::None) };
+        });
         if let Some(regions) = &regions {
             advise(regions, Advice::DontFork);
         }
     }
     drop(regions);
+    if kept.engaged {
+        super::forget_noted();
+    }
     drop(mailbox);
     if kept.engaged {
         kept.engaged = false;
@@ -490,6 +504,14 @@ fn advise(regions: &crate::regions::Regions, advice: Advice) {
         // SAFETY: says only whether a child inherits the range; a child of ours serves what is absent in it.
         let _ = unsafe { memory::advise(run.start.address(), run.bytes(), advice) };
     });
+}
+
+/// Calls `tell` for all that is paged and that children are not to have (MADV_DONTFORK). Not what was unmapped without a word to us:
+/// something else may be there. While the pager is parked, or in a child before it has one.
+fn each_left_out(tell: &mut dyn FnMut(Run)) {
+    // SAFETY: set before anything was paged; nobody changes it meanwhile.
+    let Some(shard) = (unsafe { pager::SHARD.load(SeqCst).as_ref() }) else { return };
+    crate::holds::each_left_out(|run| shard.each_managed(run, tell));
 }
 
 /// Opens, in the program's table, the stores that the child will read: the pager has them in its own table only.

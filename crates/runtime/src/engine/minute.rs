@@ -1,7 +1,10 @@
 //! Whether the program spends its time waiting for pages: said once, so that nobody waits a week for what a larger
 //! budget would do in an hour.
 
+use super::message::warn;
 use core::fmt;
+use ream_stats::{Process, Session};
+use ream_sys::process;
 
 /// How long is looked at, in microseconds.
 const MINUTE: u64 = 60_000_000;
@@ -30,6 +33,17 @@ impl Minute {
         self.told = waits > runs && waits > (now - self.began) / 2;
         (self.began, self.waited, self.ran) = (now, waited, ran);
         self.told
+    }
+
+    /// Says once when the program does little but wait for pages.
+    pub fn complain(&mut self, now: u64, session: &Session, entry: &Process) {
+        let counters = &entry.counters;
+        let ran = process::process_time_ns().saturating_sub(counters.pager_ns.get());
+        if !self.look(now, counters.waited_ns.get() / 1000, ran / 1000) {
+            return;
+        }
+        let (budget, more) = (session.ledger().total_pages(), counters.pages_to_halve_refaults());
+        warn(format_args!("{}", Hint { budget, more }));
     }
 }
 

@@ -7,6 +7,7 @@
 mod bloat;
 mod company;
 mod dense;
+mod deserted;
 mod devices;
 mod follow;
 mod fork;
@@ -225,6 +226,14 @@ fn forget_left_out() {
             }
         });
     }
+    ENGINE.reserved.store(regions.total(), SeqCst);
+}
+
+/// The same where memory is paged, and the kernel does not know what the program does not want inherited. The pager hears of it
+/// when it is made (`pager::engage_child`).
+fn forget_noted() {
+    let mut regions = ENGINE.regions.write();
+    crate::holds::each_left_out(|run| regions.remove(run));
     ENGINE.reserved.store(regions.total(), SeqCst);
 }
 

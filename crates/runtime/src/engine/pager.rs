@@ -2,10 +2,11 @@
 //! rest of the process's life.
 
 use super::company::{Company, Used};
+use super::deserted::Deserted;
 use super::devices::Devices;
 use super::mailbox::Command;
 use super::message::{tell, warn};
-use super::minute::{Hint, Minute};
+use super::minute::Minute;
 use super::setup::{Inherited, machine, most_slots, slots_now};
 use super::shares::{self, available, share};
 use super::stop::stop;
@@ -16,7 +17,7 @@ use super::{ENGINE, Phase, follow, fork, quiet, remote, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fetch, Progress, Shard};
-use ream_stats::{Process, Session};
+use ream_stats::Process;
 use ream_sys::digest::Key;
 use ream_sys::file::Fd;
 use ream_sys::memory::{self, Advice, Protection};
@@ -207,6 +208,7 @@ pub(super) fn run() -> ! {
         switching: Switching::default(),
         zeros: Zeros::default(),
         devices: Devices::default(),
+        deserted: Deserted::default(),
     };
     loop {
         pager.turn();
@@ -233,6 +235,7 @@ struct Pager {
     switching: Switching,
     zeros: Zeros,
     devices: Devices,
+    deserted: Deserted,
 }
 
 impl Pager {
@@ -517,12 +520,13 @@ impl Pager {
     fn keep_house(&mut self) {
         report(self.shard);
         self.shard.look_for_store();
+        self.deserted.look(self.last_look);
         if self.shard.is_preparing() {
             return;
         }
         let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return };
         share(self.shard, session, entry);
-        self.complain_of_waiting(session, entry);
+        self.minute.complain(self.last_look, session, entry);
         let missing = shares::least(self.shard, session).saturating_sub(self.shard.limit());
         if missing > 0 {
             self.overdraw(missing);
@@ -537,17 +541,6 @@ impl Pager {
             fork::sweep(session);
         }
     }
-
-    /// Says once when the program does little but wait for pages.
-    fn complain_of_waiting(&mut self, session: &Session, entry: &Process) {
-        let counters = &entry.counters;
-        let ran = process::process_time_ns().saturating_sub(counters.pager_ns.get());
-        if !self.minute.look(self.last_look, counters.waited_ns.get() / 1000, ran / 1000) {
-            return;
-        }
-        let (budget, more) = (session.ledger().total_pages(), counters.pages_to_halve_refaults());
-        warn(format_args!("{}", Hint { budget, more }));
-    }
 }
 
 fn report(shard: &mut Shard<LinuxMachine>) {
@@ -556,9 +549,8 @@ fn report(shard: &mut Shard<LinuxMachine>) {
     entry.set_stored(session.ledger(), shard.slots_in_use() * 4096);
 }
 
-/// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which the stores of
-/// its ancestors live, the nearest's last; some of them are exchanged for others. What it has in RAM with its parent is
-/// charged to it, should its parent have had too little to hand over.
+/// In a forked child's pager thread: goes on with the inherited table. `stores` are the descriptors by which its ancestors' stores
+/// live, the nearest's last; some are exchanged. What it has in RAM with its parent is charged to it if that had too little.
 pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd]) -> Result<(), Failure> {
     let session = ENGINE.session().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
     let entry = ENGINE.entry().ok_or(Failure { what: "finding the session", errno: Errno(2) })?;
@@ -579,11 +571,20 @@ pub(super) fn engage_child(parent: StoreId, stores: &mut [Fd]) -> Result<(), Fai
     shard.become_child(machine, parent, most_slots(), &entry.counters).map_err(failed("mapping the page tables"))?;
     shard.set_store_limit(slots_now());
     volumes::engage_child(shard, had);
+    let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
+    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
+    // What children are not to have is unmapped when all of ours has its place elsewhere, and before it would be charged.
+    crate::holds::each_left_out(|run| {
+        shard.each_managed(run, &mut |part| {
+            // SAFETY: reserved by `fork_child`, and nobody's.
+            let _ =
+                unsafe { memory::unmap(core::ptr::with_exposed_provenance_mut(part.start.address()), part.bytes()) };
+        });
+        shard.release(run);
+    });
     let used = shard.used().max(shares::CHILD);
     entry.overdraw(session.ledger(), used.saturating_sub(entry.held_pages()));
     shard.set_limit(entry.held_pages());
-    let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
-    shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))?;
     let mut outcome = Ok(());
     let regions = ENGINE.regions.read();
     regions.each(&mut |run| {

@@ -2,6 +2,7 @@
 //! cannot be outrun, and engages in time. While everything reserved fits the ledger and leaves half of it, it does not
 //! exist.
 
+use super::deserted::Deserted;
 use super::mailbox::Command;
 use super::message::warn;
 use super::wires::Wires;
@@ -128,11 +129,12 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> (Guard<'static, ()>, Cou
         return (ENGINE.moving.lock(), Counted { pages: 0, zeros: 1 });
     };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
-    let mut events = Events::new();
+    let (mut events, mut deserted) = (Events::new(), Deserted::default());
     ENGINE.listening.store(LISTENING, SeqCst);
     // Rights that were given up before it listened.
     follow::follow(machine);
     let settled = loop {
+        deserted.look(process::now_us());
         let mut counted = None;
         let sleep = match look(machine, statm, &mut pagemap, &mut wires, &mut counted) {
             Some(sleep) => sleep,

@@ -172,8 +172,8 @@ fn space_is_counted_with_the_session(engine: Engine) {
     let mut bed = bed!(engine, 16, Advice::NoHugePage);
     let session = session(8 << 20);
     let ledger = session.ledger();
-    let mine = session.claim(Identity { pid: 1, start: 1 }, 0).unwrap();
-    let theirs = session.claim(Identity { pid: 2, start: 2 }, 0).unwrap();
+    let mine = session.claim(Identity { pid: 1, start: 1, space: 0 }, 0).unwrap();
+    let theirs = session.claim(Identity { pid: 2, start: 2, space: 0 }, 0).unwrap();
     let other = session.process(theirs).unwrap();
     bed.machine.count_space(ledger, session.process(mine).unwrap());
     assert!(other.acquire_store(ledger, 2 << 20));
