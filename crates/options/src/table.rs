@@ -41,17 +41,7 @@ pub const OPTIONS: &[Spec] = &[
         commands: &["run", "mark"],
         ..PLAIN
     },
-    // Sizes that variables and files give are those of programs.
-    Spec {
-        name: "memory",
-        short: Some('m'),
-        kind: Kind::Size,
-        value: "SIZE",
-        help: "RAM that all clients may have together",
-        long: "RAM that all clients may have together, such as 512M or 64G: no more than the machine, or the cgroup, has.",
-        commands: &["serve"],
-        ..PLAIN
-    },
+    serve::MEMORY,
     Spec {
         name: "store",
         short: Some('s'),
@@ -289,16 +279,7 @@ pub const OPTIONS: &[Spec] = &[
         commands: &["run", "doctor", "mark"],
         ..PLAIN
     },
-    Spec {
-        name: "pages",
-        kind: Kind::Pages,
-        value: "SIZE",
-        default: "small",
-        help: "size of the pages of the memory that is lent",
-        long: "huge asks for large pages (2 MiB) for the memory that is lent, anything else does not.",
-        commands: &["serve"],
-        ..PLAIN
-    },
+    serve::PAGES,
     Spec {
         name: "prefault",
         kind: Kind::OptionalText(&["heap", "bss", "stack", "text", "shm"]),
@@ -609,5 +590,6 @@ pub fn options_of<'a>(command: &'a str) -> impl Iterator<Item = &'static Spec> +
     OPTIONS.iter().filter(move |spec| spec.commands.contains(&command))
 }
 
+mod serve;
 #[cfg(test)]
 mod tests;
