@@ -317,7 +317,7 @@ fn stores_share_a_limit_and_a_file_that_is_read_counts() {
         let child = session.process(expected.index).unwrap();
         session.process(kept[generation]).unwrap().set_leased_as(forks[generation]);
         assert!(forks[..=generation].iter().all(|fork| child.lease(*fork)));
-        assert!(session.adopt(expected, 1 + 3 * generation as u32, id(4 + 3 * generation as u32)));
+        assert!(session.adopt(expected, id(1 + 3 * generation as u32), id(4 + 3 * generation as u32)));
         kept[generation + 1] = expected.index;
     }
     assert!(session.process(kept[1]).unwrap().acquire_store(ledger, 4 << 20));
