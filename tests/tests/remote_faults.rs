@@ -98,7 +98,10 @@ fn sums_take_less_room_than_copies() {
         let (status, out, err) = run(&["--parity"], work);
         assert_eq!((status, out.as_bytes()), (Some(0), plain.stdout.as_slice()), "{err}");
     }
+    // Of some of that there is no second copy, of more than servers have none at all.
     let (status, _, err) = run(&[], &alone);
+    assert!(status == Some(0) && err.contains("have no room for all copies of pages"), "{status:?}: {err}");
+    let (status, _, err) = run(&[], &["420", "4", "2", "0"]);
     assert!(status == Some(125) && err.contains("has no room left for this program"), "{status:?}: {err}");
 }
 

@@ -79,7 +79,7 @@ fn nobody_is_left_to_help() {
     let Some(program) = case.build() else { return };
     let outcome = Run::of(&program).args(case.arguments).memory(48).finish();
     outcome.exited(0).says("ream: this forked process cannot go on: creating the store failed (errno 13: ");
-    outcome.says("ream: the summary cannot be written: errno 13");
+    outcome.says("ream: --summary: ").says(": errno 13; the summary is left out");
     assert_eq!(outcome.err().lines().count(), 2, "{}", outcome.describe());
     assert!(outcome.out().starts_with("child ended with 125\n"), "{}", outcome.describe());
 }

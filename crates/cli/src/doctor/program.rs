@@ -84,7 +84,7 @@ pub fn report(settings: &Settings, rest: &[OsString], json: bool) -> Result<(Str
         entry = Entry::Never(format!("its code: {}", row.why));
     }
     if matches!(entry, Entry::Never(_)) {
-        for row in &mut rows {
+        for row in rows.iter_mut().filter(|row| !row.why.ends_with(NOT_SO)) {
             (row.pages, row.blocks, row.why) = (Pages::None, None, "it is not started".to_owned());
         }
     }
