@@ -143,6 +143,18 @@ fn a_pause_within_the_deadline_costs_nothing() {
     running.finish().same_as(&plain.finish());
 }
 
+/// The server has room: it is not what is named.
+#[test]
+fn a_full_local_copy_ends_the_program_with_a_line() {
+    let server = MemoryServer::start("1G", &[]);
+    let Some(run) = checksum(["64", "1", "2", "0"]) else { return };
+    let scratch = ream_tests::Scratch::new("copy");
+    let run = server.store(run.memory(16)).option("--spill").option(scratch.path()).option("--store-limit=20M");
+    let outcome = run.finish();
+    one_line(&outcome, &server.address, "the local copy (--spill) beside tcp://");
+    outcome.says("raise --store-limit or name another directory");
+}
+
 #[test]
 fn a_full_server_and_a_used_up_quota_end_the_program_with_a_line() {
     for (memory, options) in [("16M", &[][..]), ("1G", &["--quota", "16M"])] {

@@ -18,9 +18,9 @@ pub struct Ledger {
     managed_pages: AtomicI64,
     peak_managed: AtomicU64,
     /// Bytes that may still be taken for compressed pages.
-    zip_free: AtomicI64,
+    zip_free: Room,
     /// Bytes that the files of the session's stores may still take on disk.
-    store_free: AtomicI64,
+    store_free: Room,
     /// Bytes that all stores hold, and the most that they held at once.
     stored: AtomicI64,
     peak_stored: AtomicU64,
@@ -35,6 +35,25 @@ pub(crate) struct Sums {
     pub(crate) zip_free: i64,
     pub(crate) store_free: i64,
     pub(crate) stored: i64,
+}
+
+/// Bytes that are left of a limit.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Room(AtomicI64);
+
+impl Room {
+    /// All of them, or none (false).
+    fn take(&self, bytes: u64) -> bool {
+        let enough = |free: i64| free.checked_sub_unsigned(bytes).filter(|rest| *rest >= 0);
+        self.0.fetch_update(SeqCst, SeqCst, enough).is_ok()
+    }
+    fn put(&self, bytes: u64) {
+        self.0.fetch_add(bytes as i64, SeqCst);
+    }
+    fn left(&self) -> u64 {
+        self.0.load(SeqCst).max(0) as u64
+    }
 }
 
 /// The least limit of a store: a file grows by 2 MiB at least.
@@ -69,34 +88,32 @@ impl Ledger {
         self.total_pages.load(SeqCst)
     }
     pub(crate) fn set_zip(&self, bytes: u64) {
-        self.zip_free.store(bytes as i64, SeqCst);
+        self.zip_free.0.store(bytes as i64, SeqCst);
     }
     /// Takes bytes for compressed pages: all of them, or none (false).
     pub(crate) fn take_zip(&self, bytes: u64) -> bool {
-        let enough = |free: i64| free.checked_sub_unsigned(bytes).filter(|rest| *rest >= 0);
-        self.zip_free.fetch_update(SeqCst, SeqCst, enough).is_ok()
+        self.zip_free.take(bytes)
     }
     pub(crate) fn put_zip(&self, bytes: u64) {
-        self.zip_free.fetch_add(bytes as i64, SeqCst);
+        self.zip_free.put(bytes);
     }
     /// Bytes that nobody has taken for compressed pages.
     pub fn zip_free(&self) -> u64 {
-        self.zip_free.load(SeqCst).max(0) as u64
+        self.zip_free.left()
     }
     pub(crate) fn set_store(&self, free: i64) {
-        self.store_free.store(free, SeqCst);
+        self.store_free.0.store(free, SeqCst);
     }
     /// Takes bytes on disk: all of them, or none (false).
     pub(crate) fn take_store(&self, bytes: u64) -> bool {
-        let enough = |free: i64| free.checked_sub_unsigned(bytes).filter(|rest| *rest >= 0);
-        self.store_free.fetch_update(SeqCst, SeqCst, enough).is_ok()
+        self.store_free.take(bytes)
     }
     pub(crate) fn put_store(&self, bytes: u64) {
-        self.store_free.fetch_add(bytes as i64, SeqCst);
+        self.store_free.put(bytes);
     }
     /// Bytes that the files of the session's stores may still take on disk.
     pub fn store_free(&self) -> u64 {
-        self.store_free.load(SeqCst).max(0) as u64
+        self.store_free.left()
     }
     /// Most bytes that the stores of all processes held at once.
     pub fn peak_stored(&self) -> u64 {
@@ -152,8 +169,8 @@ impl Ledger {
         let _ = self.starving.compare_exchange(seen.starving, right.starving, SeqCst, SeqCst);
         let _ = self.engaged.compare_exchange(seen.engaged, right.engaged, SeqCst, SeqCst);
         let _ = self.managed_pages.compare_exchange(seen.managed, right.managed, SeqCst, SeqCst);
-        let _ = self.zip_free.compare_exchange(seen.zip_free, right.zip_free, SeqCst, SeqCst);
-        let _ = self.store_free.compare_exchange(seen.store_free, right.store_free, SeqCst, SeqCst);
+        let _ = self.zip_free.0.compare_exchange(seen.zip_free, right.zip_free, SeqCst, SeqCst);
+        let _ = self.store_free.0.compare_exchange(seen.store_free, right.store_free, SeqCst, SeqCst);
         let _ = self.stored.compare_exchange(seen.stored, right.stored, SeqCst, SeqCst);
     }
     pub(crate) fn sums(&self) -> Sums {
@@ -161,8 +178,8 @@ impl Ledger {
             starving: self.starving.load(SeqCst),
             engaged: self.engaged.load(SeqCst),
             managed: self.managed_pages.load(SeqCst),
-            zip_free: self.zip_free.load(SeqCst),
-            store_free: self.store_free.load(SeqCst),
+            zip_free: self.zip_free.0.load(SeqCst),
+            store_free: self.store_free.0.load(SeqCst),
             stored: self.stored.load(SeqCst),
         }
     }
