@@ -1,9 +1,13 @@
 //! Streams in the history of faults: sequential, reverse, strided and several at once, each read ahead with a window
 //! that grows as its guesses come true. A random fault matches none and moves one page.
 
+mod kept;
+
+use kept::{Displaced, Kept};
+
 /// Largest extent in pages.
 const LARGEST: u32 = 512;
-/// Streams remembered at once.
+/// Streams that are compared with every fault; further ones are found again by the page that continues them.
 const STREAMS: usize = 32;
 /// Most extents that one fault may ask for ahead.
 pub const AHEAD: usize = 32;
@@ -23,6 +27,8 @@ const MAPPED: u64 = 64;
 const ACTIVE: u64 = 64;
 /// Faults within which a stride comes again that has been seen once.
 const SOON: u64 = 8;
+/// Least pages of an extent, however many streams there are.
+const FEW: u32 = 4;
 /// How far a run's start may lie from the previous one's for the two to be one strided stream.
 const STRIDE: i64 = 16 * 512;
 
@@ -115,6 +121,8 @@ struct Stream {
     /// Where whoever reads everything faults next after a probe, and where the probe began; 0 when there is none.
     probe: u64,
     probed: u64,
+    /// Where the last demand ends (begins, when running down) of which only a part came; 0 when all did.
+    due: u64,
     used: u64,
 }
 
@@ -135,21 +143,44 @@ const UNUSED: Stream = Stream {
     probe_pages: 0,
     probe: 0,
     probed: 0,
+    due: 0,
     used: 0,
 };
 
 /// The streams of one shard.
 pub struct Streams {
     table: [Stream; STREAMS],
+    displaced: Displaced,
     clock: u64,
+    /// Streams that go on among the displaced, as last counted; how many faults went on with one of these since, and when to
+    /// count them again.
+    crowd: u32,
+    recalls: u32,
+    recount: u64,
     /// Pages that all streams together may have ahead of their readers.
     window: u32,
+    /// Pages that the next extents of all streams together may have, where there are more than the table holds.
+    room: u32,
 }
 
 impl Streams {
     /// No history. `window`: pages that all streams together may have read ahead of their readers.
     pub const fn new(window: u32) -> Streams {
-        Streams { table: [UNUSED; STREAMS], clock: 0, window }
+        Streams {
+            table: [UNUSED; STREAMS],
+            displaced: Displaced::none(),
+            clock: 0,
+            crowd: 0,
+            recalls: 0,
+            recount: 0,
+            window,
+            room: u32::MAX,
+        }
+    }
+
+    /// Changes what the next extents of many streams together may have, in pages.
+    pub fn set_room(&mut self, room: u32) {
+        self.room = room;
     }
 
     /// Changes the read-ahead allowance, in pages.
@@ -157,21 +188,56 @@ impl Streams {
         self.window = window;
     }
 
-    /// What one stream may have ahead of its reader: a share for each that is being read.
-    fn window_of_each(&self) -> u32 {
+    /// What one stream may have ahead of its reader, and its extents: a share for each that is being read.
+    fn share(&self) -> Share {
         let active = self.table.iter().filter(|stream| {
             stream.extent != 0 && stream.runs + stream.repeats > 1 && self.clock - stream.used <= ACTIVE
         });
-        (self.window / (active.count() as u32).max(1)).min(ONE_STREAM)
+        let streams = (active.count() as u32 + self.crowd).max(1);
+        let extent = if self.crowd > 0 { 1 << (self.room / streams).max(FEW).ilog2() } else { LARGEST };
+        Share { window: (self.window / streams).min(ONE_STREAM), extent: extent.min(LARGEST) }
+    }
+
+    /// A place for one that begins or goes on; who had it is remembered as displaced. `first`: which should give way first.
+    fn open(&mut self, stream: Stream, first: impl Fn(&Stream) -> bool) -> usize {
+        let gives_way = |(_, stream): &(usize, &mut Stream)| (!first(stream), stream.used);
+        let Some((index, place)) = self.table.iter_mut().enumerate().min_by_key(gives_way) else { return 0 };
+        if let Some(kept) = core::mem::replace(place, stream).kept() {
+            self.displaced.keep(kept);
+        }
+        index
+    }
+
+    /// The one among the displaced that a fault continues, in the table again.
+    fn recall(&mut self, page: u64) -> Option<usize> {
+        let kept = self.displaced.take(page, self.clock as u32)?;
+        self.recalls += 1;
+        Some(self.open(Stream::again(kept), |_| false))
     }
 
     /// Takes note of a fault on an absent page (stored, read ahead, or never written) and says what to bring in. `here` knows
     /// of a page whether it is mapped: it may be read without a fault.
     pub fn fault(&mut self, page: u64, here: impl Fn(u64) -> bool) -> Plan {
+        self.note(page, here, true)
+    }
+
+    /// The same for a fault that was put off: where it continues no stream it has begun one already.
+    pub fn fault_again(&mut self, page: u64, here: impl Fn(u64) -> bool) -> Plan {
+        self.note(page, here, false)
+    }
+
+    fn note(&mut self, page: u64, here: impl Fn(u64) -> bool, begins: bool) -> Plan {
         self.clock += 1;
         let mut plan = Plan::single(page);
         let clock = self.clock;
-        let window = self.window_of_each();
+        if clock >= self.recount {
+            // Where most faults go on with a displaced stream, there are as many of these as wait for their turn.
+            let recalls = core::mem::take(&mut self.recalls);
+            let many = u64::from(recalls) > ACTIVE / 2;
+            self.crowd = if many { self.displaced.being_read(clock as u32).max(recalls) } else { recalls };
+            self.recount = clock + ACTIVE;
+        }
+        let share = self.share();
         // A strided walk passes where streams stopped long ago, and beside where it passed itself: those do not go on with a
         // page that it expects, and strided ones never.
         let active = |stream: &Stream| clock - stream.used <= ACTIVE;
@@ -186,8 +252,23 @@ impl Streams {
                 return plan;
             }
             stream.used = clock;
-            stream.sequential(page, window, clock, &mut plan);
+            stream.sequential(page, share, clock, &mut plan);
             plan.stream = Some(index);
+            return plan;
+        }
+        if let Some(index) = if expected { None } else { self.recall(page) } {
+            if let Some(stream) = self.table.get_mut(index) {
+                stream.used = clock;
+                match stream.runs {
+                    // Of many places touched at random some are next to one that was touched before: once is no proof.
+                    0 => stream.prove(page),
+                    _ => stream.sequential(page, share, clock, &mut plan),
+                }
+            }
+            plan.stream = Some(index);
+            return plan;
+        }
+        if !begins {
             return plan;
         }
         // A stride seen once or twice comes again soon or never: of many random places some fit by chance.
@@ -204,7 +285,7 @@ impl Streams {
         if let Some((index, stream)) = near {
             if let Some(strides) = stream.strides_to(page) {
                 stream.used = clock;
-                stream.strided(page, strides, window, &mut plan);
+                stream.strided(page, strides, share.window, &mut plan);
                 plan.stream = Some(index);
                 return plan;
             }
@@ -212,10 +293,7 @@ impl Streams {
             (opened.stride, opened.run) = (page as i64 - stream.start as i64, stream.run_length());
         }
         // Such strays give way first, so that there are never many of them where they could fit.
-        let gives_way = |stream: &&mut Stream| (!(is_near(stream) && is_stray(stream)), stream.used);
-        if let Some(place) = self.table.iter_mut().min_by_key(gives_way) {
-            *place = opened;
-        }
+        plan.stream = Some(self.open(opened, |stream| is_near(stream) && is_stray(stream)));
         plan
     }
 
@@ -223,6 +301,33 @@ impl Streams {
     pub fn forget_probe(&mut self, plan: &Plan) {
         if let Some(stream) = plan.stream.filter(|_| plan.probe > 0).and_then(|index| self.table.get_mut(index)) {
             stream.probe = 0;
+        }
+    }
+
+    /// Nothing of the plan's demand came: the fault at `page` will be served again.
+    pub fn put_off(&mut self, plan: &Plan, page: u64) {
+        let Some(stream) = plan.stream.and_then(|index| self.table.get_mut(index)) else { return };
+        if plan.in_stream && stream.repeats == 0 && stream.probe == 0 {
+            stream.touch = page;
+            stream.extent = (stream.extent / 4).max(1);
+            stream.runs = stream.runs.saturating_sub(1).max(1);
+        }
+    }
+
+    /// Of the plan's demand only the pages from `first` to before `end` came, or more than it: its stream goes on there.
+    pub fn reached(&mut self, plan: &Plan, first: u64, end: u64) {
+        let (start, pages) = plan.demand;
+        let Some(stream) = plan.stream.and_then(|index| self.table.get_mut(index)) else { return };
+        if stream.repeats > 0 || stream.probe != 0 {
+            return;
+        }
+        match stream.direction {
+            Direction::Up if end < start + pages as u64 => (stream.touch, stream.due) = (end, start + pages as u64),
+            Direction::Up if end > start + pages as u64 => {
+                (stream.touch, stream.front) = (end, stream.front.max(end));
+            }
+            Direction::Down if first > start => (stream.touch, stream.due) = (first.saturating_sub(1), start),
+            _ => {}
         }
     }
 
@@ -242,12 +347,55 @@ impl Streams {
     /// Forgets everything (the address space changed under it).
     pub fn clear(&mut self) {
         self.table = [UNUSED; STREAMS];
+        self.displaced = Displaced::none();
     }
+}
+
+/// What each of several streams may have.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Pages ahead of its reader.
+    window: u32,
+    /// Pages of an extent.
+    extent: u32,
 }
 
 impl Stream {
     fn opened(page: u64) -> Stream {
         Stream { start: page, last: page, touch: page + 1, front: page + 1, extent: 1, ..UNUSED }
+    }
+
+    /// What is remembered of a sequential one that is displaced, or of one that may become that.
+    fn kept(&self) -> Option<Kept> {
+        (self.extent != 0 && self.repeats == 0 && self.probe == 0).then(|| Kept {
+            touch: self.touch,
+            ahead: self.front.abs_diff(self.touch) as u32,
+            used: self.used as u32,
+            extent: self.extent as u16,
+            runs: self.runs.min(255) as u8,
+            unprobed: self.unprobed.min(255) as u8,
+            down: self.direction == Direction::Down,
+        })
+    }
+
+    /// A displaced stream that goes on.
+    fn again(kept: Kept) -> Stream {
+        let (touch, ahead, behind) = (kept.touch, kept.ahead as u64, kept.extent as u64);
+        let (direction, start, last, front) = match kept.down {
+            false => (Direction::Up, touch.saturating_sub(behind), touch.saturating_sub(1), touch + ahead),
+            true => (Direction::Down, touch + behind, touch + 1, touch.saturating_sub(ahead)),
+        };
+        Stream {
+            start,
+            last,
+            touch,
+            front,
+            extent: kept.extent as u32,
+            direction,
+            runs: kept.runs as u32,
+            unprobed: kept.unprobed as u32,
+            ..UNUSED
+        }
     }
 
     /// Pages of the current run so far.
@@ -286,7 +434,15 @@ impl Stream {
         }
     }
 
-    fn sequential(&mut self, page: u64, window: u32, clock: u64, plan: &mut Plan) {
+    /// A displaced one that had not gone on yet does so, or turns round.
+    fn prove(&mut self, page: u64) {
+        let is_up = page + 1 != self.start;
+        (self.direction, self.touch) =
+            if is_up { (Direction::Up, page + 1) } else { (Direction::Down, page.saturating_sub(1)) };
+        (self.last, self.front, self.runs) = (page, self.touch, 1);
+    }
+
+    fn sequential(&mut self, page: u64, share: Share, clock: u64, plan: &mut Plan) {
         plan.in_stream = true;
         if self.probe != 0 {
             self.probe = 0;
@@ -302,15 +458,23 @@ impl Stream {
             self.front = self.touch;
             self.repeats = 0;
         }
-        self.runs += 1;
-        self.extent = (self.extent * 4).min(LARGEST);
+        let due = core::mem::take(&mut self.due);
+        let is_due = match self.direction {
+            Direction::Up => page < due,
+            Direction::Down => due != 0 && page >= due,
+        };
+        // What the last demand left out says nothing new.
+        if !is_due {
+            self.runs += 1;
+            self.extent = (self.extent * 4).min(share.extent);
+        }
         // A short run must not reach the next one of a strided stream; a long one is believed more the longer it lasts.
         let seen = (page.abs_diff(self.start) + 1).min(LARGEST as u64) as u32;
         let ahead = match self.extent {
             LARGEST => LARGEST * (16 + (self.runs / 4).min(16)),
             extent => extent.min(seen) * 8,
         };
-        let ahead = ahead.min(window);
+        let ahead = ahead.min(share.window);
         self.last = page;
         match self.direction {
             Direction::Up => {

@@ -205,6 +205,45 @@ fn four_interleaved_streams() {
     assert!(wasted < 4 * 5200, "{wasted} pages wasted");
 }
 
+/// As many threads as a large machine has, each of which walks through memory of its own.
+#[test]
+fn hundreds_of_interleaved_streams() {
+    for (count, down) in [(50, false), (200, false), (200, true)] {
+        let place = |stream: u64, step: u64| {
+            let base = 1_000_000 + stream * 1_000_003;
+            if down { base + 4000 - step } else { base + step }
+        };
+        let touches = (0..4000u64).flat_map(|step| (0..count).map(move |stream| place(stream, step)));
+        let (faults, _, _) = replay(touches);
+        assert!(faults < count as usize * 90, "{count} streams, down: {down}: {faults} faults");
+    }
+}
+
+/// Random faults between those of a stream, more than the table holds, do not end it; and what they displace is no stream.
+#[test]
+fn a_stream_among_random_faults() {
+    let mut seed = 7u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (1 << 32) + (seed >> 34)
+    };
+    let mut streams = Streams::new(4096);
+    let (mut until, mut faults) = (0, 0);
+    for page in 10_000..30_000u64 {
+        if page < until {
+            continue;
+        }
+        let plan = streams.fault(page, |_| false);
+        faults += 1;
+        until = plan.demand.0 + plan.demand.1 as u64;
+        let asked: u32 = (0..100).map(|_| streams.fault(random(), |_| false).demand.1).sum();
+        assert!(asked < 110, "{asked} pages for 100 random faults");
+    }
+    assert!(faults < 20_000 / 512 + 20, "{faults} faults");
+}
+
 /// Streams that lie closer to each other than a stride may be long.
 #[test]
 fn near_streams_in_turns() {
