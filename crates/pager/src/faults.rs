@@ -8,6 +8,10 @@ use ream_sys::{Copied, Machine};
 
 /// Most pages that one fault fills with zeros short of a whole block.
 const FILL: u32 = 64;
+/// A stream that fills so many pages at a time does not go on with few.
+const SEVERAL: u32 = 16;
+/// It waits for a block of frames where more than these are kept free.
+const PLENTY: u64 = 2 * BLOCK_PAGES as u64;
 /// Most pieces of the store in which a block may lie that is read onto a large page.
 pub(crate) const WHOLE_PIECES: u32 = 16;
 /// Whole blocks that are read over which it is looked at how many lack a large page; few are one in so many.
@@ -32,16 +36,17 @@ impl<M: Machine> Shard<M> {
             State::Unmanaged => self.machine.wake(one(page)),
             State::Resident => self.check_resident(page, write, thread),
             State::Zero | State::Stored if self.withheld => self.postpone_as(page, write, thread, again),
-            State::Zero => self.fill(page, write, thread),
+            State::Zero => self.fill(page, write, thread, again),
             State::Stored => self.demand(page, write, thread, again),
             State::Reading => {
                 let Some(frame) = self.table.word(page).frame() else { return };
                 if !self.frames.info(frame).wanted() {
                     self.want(frame, write);
                     self.counters.ahead_hits.add_alone(1);
-                    let plan = self.streamed(page);
+                    let plan = self.streamed(page, false);
                     // All of it is installed when it arrives.
                     self.streams.forget_probe(&plan);
+                    self.has_reached(page, &plan);
                     self.follow_plan(&plan);
                 }
             }
@@ -50,7 +55,7 @@ impl<M: Machine> Shard<M> {
                 if let Some(frame) = self.table.word(page).frame().filter(|_| write) {
                     self.frames.update(frame, |info| info.set_for_writing(true));
                 }
-                let plan = self.streamed(page);
+                let plan = self.streamed(page, false);
                 if self.machine.follows() {
                     // It goes on in place of this thread, so all of it is there before.
                     self.install_following(&plan);
@@ -89,14 +94,19 @@ impl<M: Machine> Shard<M> {
     }
 
     /// A page that was never written, or holds zeros.
-    fn fill(&mut self, page: Page, write: bool, thread: u32) {
-        let plan = self.touched(page);
+    fn fill(&mut self, page: Page, write: bool, thread: u32, again: bool) {
+        let plan = self.touched(page, again);
         let block = page.block();
         self.turn_to_block(block, thread);
-        if plan.demand.1 == BLOCK_PAGES
-            && self.machine.may_be_large(block)
-            && self.free_pages() > BLOCK_PAGES as u64 + 64
-        {
+        let enough = self.frames.huge_full_count() > 0 || self.free_pages() > BLOCK_PAGES as u64 + 64;
+        // Where frames are about to become free, a stream waits for a block of them: with fewer it would be back at once, and what
+        // is filled in pieces lies in pieces in the store.
+        if !enough && plan.in_stream && plan.demand.1 >= SEVERAL && self.writing > 0 && self.marks.low > PLENTY {
+            self.touches.put_off(&plan, page.0);
+            self.postpone(page, write, thread);
+            return;
+        }
+        if plan.demand.1 == BLOCK_PAGES && self.machine.may_be_large(block) && enough {
             let run = self.run_of(page, plan.demand, |state| state == State::Zero);
             if run.1 == BLOCK_PAGES {
                 if let Some((frame, _)) = self.obtain_huge() {
@@ -118,36 +128,40 @@ impl<M: Machine> Shard<M> {
         let offset = (page.0 - start.0) as u32;
         let most = if self.quiet { 1 } else { FILL };
         let skip = offset - offset % most;
-        let mut run = (start.plus(skip), (pages - skip).min(most));
-        let mut frame = self.obtain(run.1);
-        if frame.is_none() && run.1 > 1 {
-            run = (page, 1);
-            frame = self.obtain(1);
-        }
-        let Some(frame) = frame else {
+        let (first, pages) = (start.plus(skip), (pages - skip).min(most));
+        let Some((frame, length)) = self.obtain_most(pages).or_else(|| Some((self.obtain(1)?, 1))) else {
+            self.touches.put_off(&plan, page.0);
             self.postpone(page, write, thread);
             return;
         };
+        // The end of these for who comes from above.
+        let before = (page.0 - first.0) as u32;
+        let comes_down = plan.demand.0 < page.0;
+        let skip = if comes_down { (before + 1).saturating_sub(length) } else { before.min(pages - length) };
+        let run = (first.plus(skip), length);
         if !self.machine.zero_frames(frame, run.1) {
             self.free_frames(frame, run.1);
             self.postpone(page, write, thread);
             return;
         }
+        self.touches.reached(&plan, run.0.0, run.0.0 + run.1 as u64);
         self.counters.zero_fills.add_alone(run.1 as u64);
         self.install_and_wake((frame, run.0, run.1));
         self.settle_node(block);
     }
 
     /// Adds a fault to the history of those that read.
-    fn streamed(&mut self, page: Page) -> Plan {
+    fn streamed(&mut self, page: Page, again: bool) -> Plan {
         let table = &self.table;
-        self.streams.fault(page.0, |page| table.word(Page(page)).state() == State::Resident)
+        let here = |page| table.word(Page(page)).state() == State::Resident;
+        if again { self.streams.fault_again(page.0, here) } else { self.streams.fault(page.0, here) }
     }
 
     /// Adds one to the history of those that fill or rescue.
-    fn touched(&mut self, page: Page) -> Plan {
+    fn touched(&mut self, page: Page, again: bool) -> Plan {
         let table = &self.table;
-        self.touches.fault(page.0, |page| table.word(Page(page)).state() == State::Resident)
+        let here = |page| table.word(Page(page)).state() == State::Resident;
+        if again { self.touches.fault_again(page.0, here) } else { self.touches.fault(page.0, here) }
     }
 
     /// The longest run around `page`, inside `extent` and the page's block, whose states all pass.
@@ -256,11 +270,11 @@ impl<M: Machine> Shard<M> {
             self.shortage.read_again(hot);
             self.put(page, word, word.with_hot(hot));
         }
-        let single = again || usage == Usage::Random || self.quiet;
-        let plan = if single { ream_policy::Plan::single(page.0) } else { self.streamed(page) };
+        let single = usage == Usage::Random || self.quiet;
+        let plan = if single { ream_policy::Plan::single(page.0) } else { self.streamed(page, again) };
         // All of the demand is installed when it arrives.
         self.streams.forget_probe(&plan);
-        let around = plan.demand.1 == 1 && !single && self.shortage.is_slight();
+        let around = plan.demand.1 == 1 && !single && !again && self.shortage.is_slight();
         let extent = if around { self.evicted_around(page) } else { usage.extent(page, plan.demand) };
         let (start, pages) = self.one_request(self.stored_run(page, extent), page);
         self.read_extent(start, pages, Some(page));
@@ -270,9 +284,17 @@ impl<M: Machine> Shard<M> {
         self.asked();
         match self.table.word(page).frame() {
             Some(frame) => self.want(frame, write),
-            None => self.postpone(page, write, thread),
+            None => {
+                self.streams.take_back(&plan, 0);
+                self.streams.put_off(&plan, page.0);
+                return self.postpone(page, write, thread);
+            }
         }
-        if self.fetch != Fetch::Lazy && !self.quiet {
+        match usage {
+            Usage::Sequential => self.has_brought(page, extent, &plan),
+            _ => self.has_reached(page, &plan),
+        }
+        if self.fetch != Fetch::Lazy && !self.quiet && (usage != Usage::Sequential || self.read_stored(extent)) {
             self.read_ahead(&plan);
         }
         self.fetch_all(page);
@@ -342,6 +364,28 @@ impl<M: Machine> Shard<M> {
             self.install_and_wake(first);
         }
         self.has_installed();
+        self.has_reached(page, plan);
+    }
+
+    /// Tells the stream that the touch of `page` belongs to how much of its demand that brought: where parts lie in several places
+    /// of the store, or are still under way, it goes on before the demand's end.
+    fn has_reached(&mut self, page: Page, plan: &Plan) {
+        if plan.in_stream {
+            self.has_brought(page, plan.demand, plan);
+        }
+    }
+
+    /// The same of an extent that may be longer than the demand.
+    fn has_brought(&mut self, page: Page, extent: (u64, u32), plan: &Plan) {
+        let (first, pages) = match self.table.word(page).state() {
+            State::Reading => {
+                let extent = Run { start: Page(extent.0), pages: extent.1 as u64 };
+                let (_, first, pages) = self.staged_run(page, extent, |state| state == State::Reading);
+                (first, pages)
+            }
+            _ => self.run_of(page, extent, |state| state == State::Resident),
+        };
+        self.streams.reached(plan, first.0, first.0 + pages as u64);
     }
 
     /// Installs what else has arrived of a stream that has proved itself, and reads what it wants next.
@@ -386,27 +430,39 @@ impl<M: Machine> Shard<M> {
     }
 
     fn read_ahead(&mut self, plan: &Plan) {
+        // What of the demand lies elsewhere in the store, or found no room before, comes first.
+        if plan.in_stream && !self.read_stored(plan.demand) {
+            self.streams.take_back(plan, 0);
+            return;
+        }
         for (index, (start, pages)) in plan.ahead().iter().enumerate() {
-            let mut at = *start;
-            let end = *start + *pages as u64;
             if *pages == BLOCK_PAGES && self.may_read_ahead(BLOCK_PAGES as u64) {
-                self.make_whole(Page(at).block());
+                self.make_whole(Page(*start).block());
             }
-            while at < end {
-                let page = Page(at);
-                if self.table.word(page).state() != State::Stored {
-                    at += 1;
-                    continue;
-                }
-                let (first, count) = self.stored_run(page, (at, (end - at) as u32));
-                if !self.may_read_ahead(count as u64) {
-                    self.streams.take_back(plan, index);
-                    return;
-                }
-                self.read_extent(first, count, None);
-                at = first.0 + count as u64;
+            if !self.read_stored((*start, *pages)) {
+                self.streams.take_back(plan, index);
+                return;
             }
         }
+    }
+
+    /// Reads what is in a store of an extent that nobody waits for. Returns whether there was room for all of it.
+    fn read_stored(&mut self, extent: (u64, u32)) -> bool {
+        let (mut at, end) = (extent.0, extent.0 + extent.1 as u64);
+        while at < end {
+            let page = Page(at);
+            if self.table.word(page).state() != State::Stored {
+                at += 1;
+                continue;
+            }
+            let (first, count) = self.stored_run(page, (at, (end - at) as u32));
+            if !self.may_read_ahead(count as u64) {
+                return false;
+            }
+            self.read_extent(first, count, None);
+            at = first.0 + count as u64;
+        }
+        true
     }
 
     /// Whether a whole block is to be read into a huge frame: always when one is populated already, or when no small frames
@@ -499,7 +555,7 @@ impl<M: Machine> Shard<M> {
     /// A page that was moved out and is touched before its frame is given up: it comes back for the price of a move.
     fn rescue(&mut self, page: Page) {
         self.counters.rescues.add_alone(1);
-        let plan = self.touched(page);
+        let plan = self.touched(page, false);
         let mut whole = plan.in_stream;
         if let Some(meta) = self.table.meta_mut(page.block()) {
             *meta.rescued() += 1;

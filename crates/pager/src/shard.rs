@@ -196,6 +196,8 @@ pub struct Shard<M: Machine> {
     pub(crate) counters: &'static Counters,
 }
 
+/// Part of the limit that the next extents of many streams together may take: one of so many.
+const STREAMED: u64 = 2;
 /// Populated runs of at least so many pages are read into one by one before fresh frames are.
 const WORTH: u32 = 8;
 
@@ -321,6 +323,9 @@ impl<M: Machine> Shard<M> {
             self.marked_for = (room, extent, halvings);
             self.marks = Marks::for_limit(room, extent, halvings);
             self.streams.set_window((self.marks.ahead - self.marks.ahead / 4).min(u32::MAX as u64) as u32);
+            for streams in [&mut self.streams, &mut self.touches] {
+                streams.set_room((room / STREAMED).min(u32::MAX as u64) as u32);
+            }
         }
     }
 

@@ -100,8 +100,11 @@ impl<M: Machine> Shard<M> {
         }
         let mut more = !self.quiet && self.bring_more() | self.fetch_more() | self.balance() | self.give_space_back();
         more |= self.learn_more();
-        if self.pending_len > 0 && !more && !self.withheld {
-            more = self.check_stuck();
+        // Nothing could leave when all was tried last, and nothing has since: to try all again, as whoever prepares a fork does as
+        // well, must not keep those who wait from what they are given then.
+        let in_vain = !more || self.barren && self.store_full.is_none();
+        if self.pending_len > 0 && in_vain && !self.withheld {
+            more = self.check_stuck() || more && !self.starved;
         }
         if self.used <= self.limit && !self.is_learning() {
             self.shared_zeros = 0;

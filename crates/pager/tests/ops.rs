@@ -82,7 +82,7 @@ fn read_ahead_of_a_stream_that_has_ended_is_given_up() {
         let both = [Op::Map(0, 2900), Op::Map(1, 2900), Op::Walk(0, 0, 2900, 1, true), Op::Walk(1, 0, 2900, 1, true)];
         let mut world = lived(seed, 2000, Fetch::Auto, &[&both[..], &[Op::Walk(0, 0, 400, 1, false)]].concat());
         let ahead = world.shard.count(State::Ahead);
-        assert!(ahead > 30, "{ahead} pages were read ahead");
+        assert!(ahead > 15, "{ahead} pages were read ahead");
         let before = world.counters.ahead_misses.get();
         assert!(world.apply(Op::Threads(1, 0, 2900, 4, 1500, 5)));
         let gone = world.counters.ahead_misses.get() - before;
@@ -145,8 +145,8 @@ fn children_with_fewer_nodes() {
     }
 }
 
-/// Random touches leave frames in short runs only, and single pages resident. Who reads in order afterwards waits more often
-/// than before, but not as often as if nothing could be read ahead any more.
+/// Random touches leave frames in short runs only, and single pages resident. Who reads in order afterwards hardly waits more
+/// often than before.
 #[test]
 fn streams_are_read_ahead_for_after_random_touches() {
     let areas = [0, 1, 2, 3];
@@ -168,7 +168,8 @@ fn streams_are_read_ahead_for_after_random_touches() {
         }
         world.finish();
     }
-    assert!(after < 2 * before * 29 / 10, "{before} waits before, {} after", after / 2);
+    // Of 16 000 pages that are read five times: 875 and 1055 waits when what one request could not bring was not asked for.
+    assert!(before < 100 && after / 2 < 100, "{before} waits before, {} after", after / 2);
 }
 
 /// Pages of these areas that are read after all of them were touched somewhere, and time to come.
@@ -308,26 +309,31 @@ fn what_is_kept_is_read_again_less_often() {
 
 #[test]
 fn a_fault_reads_as_much_as_the_program_says() {
-    let pages_of_a_read = |seed: u64, usage: Usage| {
+    let pages_of_a_read = |seed: u64, usage: Usage, pages: u16| {
         let ops = [Op::Map(0, 2900), Op::Walk(0, 0, 2900, 1, true)];
         let mut world = lived(seed, 1500, Fetch::Auto, &ops);
         let run = world.run_of(0);
         world.shard.set_usage(run, usage);
-        let before = (world.counters.bytes_in.get(), world.counters.faults.get());
-        assert!(world.apply(Op::Walk(0, 0, 1000, 1, false)));
-        let (bytes, faults) = (world.counters.bytes_in.get() - before.0, world.counters.faults.get() - before.1);
+        let counted = |world: &World| {
+            let counters = &world.counters;
+            [counters.bytes_in.get() / 4096, counters.faults.get(), counters.refaults.get()].map(|count| count as f64)
+        };
+        let before = counted(&world);
+        assert!(world.apply(Op::Walk(0, 0, pages, 1, false)));
+        let after = counted(&world);
         world.finish();
-        (bytes as f64 / 4096.0, faults as f64)
+        [0, 1, 2].map(|index| after[index] - before[index])
     };
     let mut in_order = (0.0, 0.0);
     for seed in 1..6 {
-        let [unknown, sequential, random] =
-            [Usage::Unknown, Usage::Sequential, Usage::Random].map(|usage| pages_of_a_read(seed, usage));
-        in_order = (in_order.0 + sequential.1, in_order.1 + unknown.1);
-        assert!(random.1 > 2.0 * unknown.1, "{} faults at random, {} without", random.1, unknown.1);
-        assert!(random.0 <= 1000.0, "{} pages were read at random", random.0);
+        // What is said counts until the walk is known by itself.
+        let [unknown, sequential] = [Usage::Unknown, Usage::Sequential].map(|usage| pages_of_a_read(seed, usage, 40));
+        in_order = (in_order.0 + sequential[2], in_order.1 + unknown[2]);
+        let [unknown, random] = [Usage::Unknown, Usage::Random].map(|usage| pages_of_a_read(seed, usage, 1000));
+        assert!(random[1] > 2.0 * unknown[1], "{} faults at random, {} without", random[1], unknown[1]);
+        assert!(random[0] <= 1000.0, "{} pages were read at random", random[0]);
     }
-    assert!(in_order.0 < in_order.1, "{} faults in order, {} without", in_order.0, in_order.1);
+    assert!(in_order.0 * 2.0 <= in_order.1, "{} waits in order, {} without", in_order.0, in_order.1);
 }
 
 #[test]
