@@ -12,6 +12,38 @@ fn eight_threads_in_every_order_and_a_fork_under_writes() {
     Case::new("c/large_threads.c", &["256"], 64).compare();
 }
 
+/// Each may fill all from one wire to the next before the watcher hears of it, and where they are more than the processors, to set
+/// a wire takes as long as whoever is in a fault there waits for one. With wires from half of the budget on, these had 2 to 3.5 GiB.
+#[test]
+fn threads_that_fill_at_once_exceed_no_budget() {
+    let Some(program) = Case::new("c/all_at_once.c", &[], 1024).build() else { return };
+    for arguments in [["8", "384", "0"], ["50", "60", "0"]] {
+        let outcome = Run::of(&program).args(arguments).memory(1024).finish();
+        outcome.exited(0);
+        let peak = outcome.summary().number("peak_resident");
+        // On a busy machine the last to be counted come a little late.
+        assert!(peak <= 1280 * MIB, "peak resident {} MiB of 1024\n{}", peak / MIB, outcome.describe());
+        assert!(
+            outcome.peak_rss <= 1408 * MIB,
+            "one process had {} MiB\n{}",
+            outcome.peak_rss / MIB,
+            outcome.describe()
+        );
+    }
+}
+
+/// More streams than can be compared with every fault: each is found again where it goes on, waits for a block of frames rather
+/// than going on with a page, and so is written and read in blocks. Nearly each page was a fault of its own.
+#[test]
+fn many_threads_are_read_ahead_for() {
+    let Some(program) = Case::new("c/all_at_once.c", &[], 256).build() else { return };
+    let outcome = Run::of(&program).args(["60", "12", "2"]).memory(256).finish();
+    outcome.exited(0);
+    let (faults, reads) = (outcome.summary().number("faults"), outcome.summary().number("reads"));
+    let pages = 3 * 60 * 12 * MIB / 4096;
+    assert!(faults < pages / 8 && reads < pages / 8, "{faults} faults, {reads} reads\n{}", outcome.describe());
+}
+
 /// A large page is an eighth of such a budget; and who has all that it reserved gives some up before others overdraw.
 #[test]
 fn newcomers_with_small_parts_exceed_no_budget() {

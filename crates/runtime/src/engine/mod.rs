@@ -17,6 +17,7 @@ mod message;
 mod minute;
 mod pager;
 mod quiet;
+mod relief;
 mod remote;
 pub mod seat;
 mod setup;

@@ -5,7 +5,7 @@ use super::company::{Company, Used};
 use super::deserted::Deserted;
 use super::devices::Devices;
 use super::mailbox::Command;
-use super::message::{tell, warn};
+use super::message::tell;
 use super::minute::Minute;
 use super::setup::{Inherited, machine, most_slots, slots_now};
 use super::shares::{self, available, share};
@@ -35,14 +35,8 @@ const HOUSEKEEPING: u64 = 20_000;
 const IDLE: u64 = 100_000;
 /// How long to wait before something that could not be done is tried again.
 const BRIEF: u64 = 1000;
-/// Pages by which the budget is overdrawn at a time when nothing can be evicted and a thread waits.
-const OVERDRAFT: u64 = 256;
-/// The same while nothing leaves at all.
-const KEPT: u64 = 4096;
 /// How often processes that have executed another program are looked for while somebody starves, in microseconds.
 const SWEEPING: u64 = 1_000_000;
-/// How long a process below its part waits for others to give pages up, before it overdraws, in microseconds.
-const PATIENCE: u64 = 500_000;
 
 /// Why paging cannot start.
 pub(super) struct Failure {
@@ -215,26 +209,26 @@ pub(super) fn run() -> ! {
     }
 }
 
-struct Pager {
-    shard: &'static mut Shard<LinuxMachine>,
+pub(super) struct Pager {
+    pub(super) shard: &'static mut Shard<LinuxMachine>,
     events: Events,
     /// What is heard while it is waited for that all threads wait.
     asked: Events,
     /// A command under way, and the doorbell page of whoever waits for it.
     command: Option<(Command, Page)>,
     last_housekeeping: u64,
-    last_look: u64,
+    pub(super) last_look: u64,
     /// When a thread began to wait for a frame that nothing here can free; 0 if none does.
-    starving_since: u64,
-    quiet: quiet::Steps,
+    pub(super) starving_since: u64,
+    pub(super) quiet: quiet::Steps,
     last_sweep: u64,
     company: Company,
     minute: Minute,
     /// The user has been told that the budget does not hold.
-    overdrawn: bool,
+    pub(super) overdrawn: bool,
     switching: Switching,
     zeros: Zeros,
-    devices: Devices,
+    pub(super) devices: Devices,
     deserted: Deserted,
 }
 
@@ -280,73 +274,6 @@ impl Pager {
             self.last_housekeeping = self.last_look;
             self.keep_house();
         }
-    }
-
-    /// A thread waits, and nothing can be evicted: takes what others give up, which they do for a process below its
-    /// part; when they do not, or it has its part, more than the budget. Returns whether the limit was raised.
-    fn relieve(&mut self) -> bool {
-        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
-        if self.shard.is_preparing() {
-            return self.relieve_quiet(entry);
-        }
-        let (limit, ledger) = (self.shard.limit(), session.ledger());
-        share(self.shard, session, entry);
-        // What is kept for newcomers, too.
-        if self.shard.limit() <= limit && entry.acquire(ledger, OVERDRAFT) > 0 {
-            self.shard.set_limit(entry.held_pages());
-        }
-        if self.shard.limit() > limit {
-            self.starving_since = 0;
-            return true;
-        }
-        if self.devices.keep() {
-            self.overdrawn = true;
-            return self.overdraw(KEPT);
-        }
-        if self.starving_since == 0 {
-            self.starving_since = self.last_look;
-        }
-        let fair = shares::fair(session, entry);
-        // Those that are not paged yet look now and then whether others starve, and give up some.
-        let elsewhere = ledger.total_pages() as i64 - entry.held_pages() as i64 - ledger.free_pages();
-        let others =
-            entry.held_pages() < fair && (ledger.engaged() > 1 || elsewhere > ledger.total_pages() as i64 / 16);
-        if others && self.last_look - self.starving_since < PATIENCE {
-            return false;
-        }
-        self.overdraw(OVERDRAFT)
-    }
-
-    /// A thread waits while a fork is about to happen, maybe the one that forks.
-    fn relieve_quiet(&mut self, entry: &Process) -> bool {
-        let Some(pages) = self.quiet.next(self.last_look) else { return false };
-        if self.shard.limit() >= entry.held_pages() {
-            return self.overdraw(pages);
-        }
-        self.shard.set_limit((self.shard.limit() + pages).min(entry.held_pages()));
-        true
-    }
-
-    /// Everything left in RAM is locked, pinned, protected or metadata, and a thread waits: going over the budget by
-    /// what must be is better than never going on. Returns whether the limit was raised.
-    fn overdraw(&mut self, pages: u64) -> bool {
-        let Some((session, entry)) = ENGINE.session().zip(ENGINE.entry()) else { return false };
-        if !self.overdrawn {
-            self.overdrawn = true;
-            let (fixed, total) = (self.shard.fixed() / 256, session.ledger().total_pages() / 256);
-            if fixed > 0 {
-                warn(format_args!(
-                    "{fixed} MiB must stay in RAM (locked or protected by the program, or page tables); with that the budget of {total} MiB does not suffice, and is exceeded"
-                ));
-            } else {
-                warn(format_args!(
-                    "nothing can leave RAM just now (in use by devices, or shared with other processes); the budget of {total} MiB is exceeded"
-                ));
-            }
-        }
-        entry.overdraw(session.ledger(), pages);
-        self.shard.set_limit(entry.held_pages());
-        true
     }
 
     /// Submits what was started, sleeps as told, and serves what has happened.

@@ -5,7 +5,7 @@
 use super::deserted::Deserted;
 use super::mailbox::Command;
 use super::message::warn;
-use super::wires::Wires;
+use super::wires::{Placed, Wires};
 use super::{ENGINE, Phase, follow, pager, setup};
 use crate::agent;
 use core::sync::atomic::Ordering::SeqCst;
@@ -18,8 +18,8 @@ use ream_sys::process;
 use ream_sys::thread::{self, Files};
 use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait};
 
-/// The thread's stack.
-pub(super) const STACK: usize = 512 * 1024;
+/// The thread's stack: half of it is used on the way to a memory server.
+pub(super) const STACK: usize = 1024 * 1024;
 /// Fastest that a program can touch memory for the first time, in pages a microsecond: 20 GB/s.
 const TOUCH_RATE: u64 = 5;
 /// Shortest and longest sleep, microseconds.
@@ -38,8 +38,6 @@ const GLANCE: u64 = 10_000;
 const LISTENING: u32 = 1;
 /// It has read the list, too.
 const GUARDING: u32 = 2;
-/// Budgets below this have wires from the start, in pages; others once half of them is used.
-const SMALL: u64 = 256 * 1024;
 
 /// What a fork wants of the watcher.
 #[repr(u32)]
@@ -196,11 +194,13 @@ fn look(
             return Some(IDLE);
         }
     }
-    let half = used >= limit / 2;
-    if !wires.set() && (limit < SMALL || half || guard) {
+    if !wires.set() {
         let Some(_settled) = ENGINE.moving.try_lock() else { return Some(SHORTEST) };
-        if !wires.place(machine, limit) && half {
-            return None;
+        let touched = || statm.map_or(u64::MAX, anonymous);
+        match wires.place(machine, limit, &mut || touched() > used + limit / 8) {
+            Placed::Outrun => return None,
+            Placed::TooFar if used >= limit / 2 => return None,
+            Placed::TooFar | Placed::All => used = touched(),
         }
     }
     let engage = limit - margin(limit, wires);
@@ -263,10 +263,11 @@ fn look_again(whether: bool) {
     }
 }
 
-/// What is left for pages touched before the registration takes hold: an eighth of the budget, or two distances between
-/// wires if that is more.
+/// What is left for pages touched before the registration takes hold: an eighth of the budget, or a distance between wires for
+/// each thread, and two at least, if that is more.
 fn margin(limit: u64, wires: &Wires) -> u64 {
-    (limit / 8).max((wires.interval() * 2).min(limit / 2))
+    let threads = (process::thread_count() - 1).max(2);
+    (limit / 8).max((wires.interval() * threads).min(limit * 3 / 4))
 }
 
 /// Anonymous pages of the whole process: an upper bound for the managed ones, for the price of one read.

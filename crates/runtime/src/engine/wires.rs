@@ -35,6 +35,16 @@ pub struct Wires {
     too_far: bool,
 }
 
+/// What became of setting wires.
+pub enum Placed {
+    /// They are where they belong.
+    All,
+    /// So much is reserved that they would be too far apart: there are none.
+    TooFar,
+    /// The program touches memory faster than they can be set; some are.
+    Outrun,
+}
+
 impl Wires {
     /// None yet.
     pub fn new() -> Result<Wires, Errno> {
@@ -56,15 +66,15 @@ impl Wires {
         self.interval
     }
 
-    /// Sets wires in all managed ranges, for a process that may hold `limit` pages. Returns false when so much is
-    /// reserved that they would be too far apart.
-    pub fn place(&mut self, machine: &mut LinuxMachine, limit: u64) -> bool {
+    /// Sets wires in all managed ranges, for a process that may hold `limit` pages, until `outrun` tells that much is touched
+    /// meanwhile: each waits for whoever is in a fault near it, and where processors are few, these wait for theirs.
+    pub fn place(&mut self, machine: &mut LinuxMachine, limit: u64, outrun: &mut dyn FnMut() -> bool) -> Placed {
         let reserved = ENGINE.regions.read().total();
         let closest = if limit < LITTLE { (limit / 16).max(2 * SMALL) } else { CLOSEST };
-        let interval = (limit / 64).max(closest).max(reserved / (MOST as u64 / 2));
+        let interval = (limit / 256).max(closest).max(reserved / (MOST as u64 / 2));
         self.too_far = interval > (limit / 8).max(CLOSEST);
         if self.too_far {
-            return false;
+            return Placed::TooFar;
         }
         self.interval = interval;
         let mut from = Page(0);
@@ -73,19 +83,26 @@ impl Wires {
             let mut piece = [Run { start: Page(0), pages: 0 }; 64];
             let len = ENGINE.regions.read().copy_from(from, &mut piece);
             for run in piece.iter().take(len) {
-                self.extend(machine, *run);
+                if !self.extend_while(machine, *run, &mut || !outrun()) {
+                    return Placed::Outrun;
+                }
                 from = run.end();
             }
             if len < piece.len() {
-                return true;
+                return Placed::All;
             }
         }
     }
 
     /// A range has been added: it gets its wires before it is touched.
     pub fn extend(&mut self, machine: &mut LinuxMachine, run: Run) {
+        self.extend_while(machine, run, &mut || true);
+    }
+
+    /// The same, as long as it is worth while, which is asked before each wire. Returns whether it was to the end.
+    fn extend_while(&mut self, machine: &mut LinuxMachine, run: Run, worth: &mut dyn FnMut() -> bool) -> bool {
         if self.interval == 0 {
-            return;
+            return true;
         }
         if run.pages < self.interval {
             self.short += run.pages;
@@ -93,14 +110,18 @@ impl Wires {
                 self.short = 0;
                 self.hang(machine, run.start, run.end());
             }
-            return;
+            return true;
         }
         let mut at = run.start;
         while at.0 < run.end().0 {
+            if !worth() {
+                return false;
+            }
             let end = Page(run.end().0.min(at.0 + self.interval));
             self.hang(machine, at, end);
             at = end;
         }
+        true
     }
 
     /// Registers the last block from `start` to `end` if nothing was written there, or a few pages where there is no whole block.
