@@ -101,10 +101,11 @@ impl<M: Machine> Shard<M> {
         let enough = self.frames.huge_full_count() > 0 || self.free_pages() > BLOCK_PAGES as u64 + 64;
         // Where frames are about to become free, a stream waits for a block of them: with fewer it would be back at once, and what
         // is filled in pieces lies in pieces in the store.
-        if !enough && plan.in_stream && plan.demand.1 >= SEVERAL && self.writing > 0 && self.marks.low > PLENTY {
+        let waits =
+            !enough && plan.in_stream && plan.demand.1 >= SEVERAL && self.writing > 0 && self.marks.low > PLENTY;
+        if waits && self.may_be_choosy() {
             self.touches.put_off(&plan, page.0);
-            self.postpone(page, write, thread);
-            return;
+            return self.postpone(page, write, thread);
         }
         if plan.demand.1 == BLOCK_PAGES && self.machine.may_be_large(block) && enough {
             let run = self.run_of(page, plan.demand, |state| state == State::Zero);
@@ -141,8 +142,7 @@ impl<M: Machine> Shard<M> {
         let run = (first.plus(skip), length);
         if !self.machine.zero_frames(frame, run.1) {
             self.free_frames(frame, run.1);
-            self.postpone(page, write, thread);
-            return;
+            return self.postpone(page, write, thread);
         }
         self.touches.reached(&plan, run.0.0, run.0.0 + run.1 as u64);
         self.counters.zero_fills.add_alone(run.1 as u64);

@@ -7,7 +7,7 @@ use crate::io::Op;
 use crate::learn::Unlearnt;
 use crate::queue::Fifo;
 use crate::table::Table;
-use crate::turn::{PENDING, Pending};
+use crate::turn::{Choosy, PENDING, Pending};
 use crate::volumes::Places;
 use crate::whole::Errands;
 use crate::wishes::Usages;
@@ -156,6 +156,7 @@ pub struct Shard<M: Machine> {
     pub(crate) pending: MapSlice<Pending>,
     pub(crate) pending_head: usize,
     pub(crate) pending_len: usize,
+    pub(crate) choosy: Choosy,
     pub(crate) reserved: [u32; VOLUMES],
     /// Ranges that have a volume of their own.
     pub(crate) places: Places,
@@ -271,6 +272,7 @@ impl<M: Machine> Shard<M> {
             pending: MapSlice::new(PENDING)?,
             pending_head: 0,
             pending_len: 0,
+            choosy: Choosy::default(),
             reserved: [0; VOLUMES],
             places: Places::new(),
             store_full: None,

@@ -1,7 +1,7 @@
 //! A turn of the pager: events, faults that waited, and what is done besides; and what to do when nothing can be done.
 
 use crate::shard::{Fatal, Shard};
-use ream_page::{Page, Pages, Run, State};
+use ream_page::{BLOCK_PAGES, Page, Pages, Run, State};
 use ream_sys::memory::Zeroable;
 use ream_sys::{Event, Machine};
 
@@ -14,9 +14,22 @@ pub(crate) const PENDING: usize = 1 << 16;
 pub(crate) struct Pending {
     page: u64,
     thread: u32,
+    /// Pages evicted so far when it began to wait, modulo 2^32.
+    since: u32,
     write: bool,
     /// It was served before, but for a frame.
     again: bool,
+}
+
+/// Who fills in order and waits for a block of frames, though there are fewer.
+#[derive(Default)]
+pub(crate) struct Choosy {
+    /// How many did when all who wait were last served again, and have since then.
+    count: u32,
+    /// The fault that is being served again: since when it waits.
+    since: Option<u32>,
+    /// It goes on waiting for a block.
+    waits: bool,
 }
 
 // SAFETY: needed to keep the waiting list in zeroed mapped memory; all-zero bytes are a valid Pending.
@@ -37,23 +50,40 @@ impl<M: Machine> Shard<M> {
         }
         let place = (self.pending_head + self.pending_len) % PENDING;
         if let Some(entry) = self.pending.get_mut(place) {
-            *entry = Pending { page: page.0, thread, write, again };
+            let since = self.choosy.since.unwrap_or(self.evictions as u32);
+            *entry = Pending { page: page.0, thread, since, write, again };
             self.pending_len += 1;
         }
     }
 
+    /// A stream that fills may wait for a block of frames where most of those who wait do, and no longer than it takes to evict
+    /// four for each: others take frames as they come. Notes that it does.
+    pub(crate) fn may_be_choosy(&mut self) -> bool {
+        let patience = 4 * BLOCK_PAGES * (1 + self.choosy.count);
+        let waited = self.choosy.since.map_or(0, |since| (self.evictions as u32).wrapping_sub(since));
+        let may = self.choosy.count as usize * 2 >= self.pending_len && waited < patience;
+        self.choosy.waits = may;
+        self.choosy.count += (may && self.choosy.since.is_none()) as u32;
+        may
+    }
+
     fn retry_pending(&mut self) {
+        let mut choosy = 0;
         for _ in 0..self.pending_len {
             let Some(entry) = self.pending.get(self.pending_head).copied() else { return };
             self.pending_head = (self.pending_head + 1) % PENDING;
             self.pending_len -= 1;
             let before = self.pending_len;
+            (self.choosy.since, self.choosy.waits) = (Some(entry.since), false);
             self.serve(Page(entry.page), entry.write, entry.thread, entry.again);
-            if self.pending_len > before {
+            self.choosy.since = None;
+            choosy += self.choosy.waits as u32;
+            if self.pending_len > before && !self.choosy.waits {
                 // Still no frame: the rest would not find one either.
                 return;
             }
         }
+        self.choosy.count = choosy;
     }
 
     /// Whether touches of what is in a store, or was never written, wait until the next call: for a process that has little
@@ -70,6 +100,7 @@ impl<M: Machine> Shard<M> {
     /// Forgets the waiting faults (a fork's child has none).
     pub(crate) fn clear_pending(&mut self) {
         self.pending_len = 0;
+        self.choosy = Choosy::default();
     }
 
     /// Takes an event from the machine. A fault on a page that is not managed is not the shard's: returns false.
