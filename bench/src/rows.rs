@@ -102,6 +102,7 @@ pub const ROWS: &[Row] = &[
     row("strided-4k-of-64k", ONE_OF_16, 1, RAW_ONE, Measure::Bytes, NEARLY),
     row("strided-16k-of-256k", FOUR_OF_64, 1, RAW_FOUR, Measure::Bytes, NEARLY),
     row("streams-4", Walk::Streams, 1, Against::Reads, Measure::Bytes, NEARLY),
+    row("threads-64", Walk::Parts, 64, Against::Reads, Measure::Bytes, NEARLY),
     row("phases", Walk::Phases, 1, Against::Phases, Measure::Bytes, &[]),
     row(
         "random-read-1",

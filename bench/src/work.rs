@@ -23,6 +23,8 @@ pub enum Walk {
     },
     /// Four readers in order, a quarter of the data apart, a page each in turn.
     Streams,
+    /// As many threads as the slice has, each in order over a part of its own, reading.
+    Parts,
     /// Pages at random, reading.
     Random,
     /// Pages at random, changing.
@@ -68,6 +70,7 @@ impl fmt::Display for Slice {
             Walk::Reverse => ("reverse", 0, 0),
             Walk::Strided { pages, step } => ("strided", pages, step),
             Walk::Streams => ("streams", 0, 0),
+            Walk::Parts => ("parts", 0, 0),
             Walk::Random => ("random", 0, 0),
             Walk::RandomChange => ("random-change", 0, 0),
             Walk::Zipf => ("zipf", 0, 0),
@@ -95,6 +98,7 @@ impl FromStr for Slice {
             "reverse" => Walk::Reverse,
             "strided" => Walk::Strided { pages: number(a)?, step: number(b)? },
             "streams" => Walk::Streams,
+            "parts" => Walk::Parts,
             "random" => Walk::Random,
             "random-change" => Walk::RandomChange,
             "zipf" => Walk::Zipf,

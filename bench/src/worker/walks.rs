@@ -13,6 +13,8 @@ pub struct Walks {
     reverse: u64,
     strided: u64,
     streams: u64,
+    /// Where each thread stands in its part.
+    parts: Vec<u64>,
     random: u64,
     zipf: Option<Zipf>,
     phases: Phase,
@@ -53,7 +55,18 @@ impl Walks {
     /// Over this data, each from its beginning.
     pub fn new(data: Data) -> Walks {
         let phases = Phase { place: 0, left: 0, at_random: true, random: Random(31) };
-        Walks { data, ahead: 0, renewed: 0, reverse: 0, strided: 0, streams: 0, random: 7, zipf: None, phases }
+        Walks {
+            data,
+            ahead: 0,
+            renewed: 0,
+            reverse: 0,
+            strided: 0,
+            streams: 0,
+            parts: Vec::new(),
+            random: 7,
+            zipf: None,
+            phases,
+        }
     }
 
     /// Writes every page, in order, once.
@@ -114,6 +127,18 @@ impl Walks {
                 let quarter = pages / 4;
                 data.read(turn % 4 * quarter + turn / 4 % quarter);
             }),
+            Walk::Parts => {
+                let (threads, end) = (slice.threads.max(1), end(IN_ORDER));
+                self.parts.resize(threads as usize, 0);
+                let (part, end) = (pages / threads, &end);
+                std::thread::scope(|scope| {
+                    let places = (0..).zip(&mut self.parts);
+                    let started: Vec<_> = places
+                        .map(|(me, place)| scope.spawn(move || one(end, || data.read(me * part + next(place, part)))))
+                        .collect();
+                    started.into_iter().map(|thread| thread.join().expect("a thread of the slice")).sum()
+                })
+            }
             Walk::Random => {
                 self.random += 100;
                 many(slice.threads, self.random, &end(AT_RANDOM), |_, random| data.read_lines(random.below(pages)))
