@@ -266,7 +266,7 @@ fn look_again(whether: bool) {
 /// What is left for pages touched before the registration takes hold: an eighth of the budget, or a distance between wires for
 /// each thread, and two at least, if that is more.
 fn margin(limit: u64, wires: &Wires) -> u64 {
-    let threads = (process::thread_count() - 1).max(2);
+    let threads = process::thread_count().saturating_sub(1).max(2);
     (limit / 8).max((wires.interval() * threads).min(limit * 3 / 4))
 }
 
