@@ -7,7 +7,7 @@ use ream_sys::file::{self, Fd};
 use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::syscall::{call4, call5, number};
 use ream_sys::uffd::Access;
-use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Moved, Setup, Wait, process};
+use ream_sys::{Errno, Event, Events, LinuxConfig, LinuxMachine, Machine, Moved, Setup, Stop, Wait, process};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
@@ -188,10 +188,20 @@ impl Bed {
         let moved = self.machine.move_out(self.page(index), Frame(frame), pages);
         assert_eq!(moved, Moved { pages, stop: None });
     }
+    /// The kernel may tell of the end of a read before it lets go of the pages, which then cannot be moved yet: it leaves that to
+    /// a worker, which on a busy machine waits for a processor.
     #[track_caller]
     pub fn back(&mut self, frame: u32, index: u32, pages: u32) {
-        let moved = self.machine.move_in(Frame(frame), self.page(index), pages);
-        assert_eq!(moved, Moved { pages, stop: None });
+        let (began, mut done) = (std::time::Instant::now(), 0);
+        loop {
+            let moved = self.machine.move_in(Frame(frame + done), self.page(index + done), pages - done);
+            done += moved.pages;
+            if moved.stop != Some(Stop::Busy) || began.elapsed().as_secs() > 60 {
+                assert_eq!((done, moved.stop), (pages, None));
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
     /// Polls until `wanted` finds its event.
     pub fn await_event<T>(&mut self, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
