@@ -1,9 +1,10 @@
 //! One fault, followed: what a touch of an absent page sets in motion, by the page's state.
 
 use crate::shard::{Fatal, Fetch, Shard};
+use crate::table::Table;
 use crate::wishes::Usage;
 use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
-use ream_policy::{Plan, replacement};
+use ream_policy::{Plan, Streams, replacement};
 use ream_sys::{Copied, Machine};
 
 /// Most pages that one fault fills with zeros short of a whole block.
@@ -29,6 +30,12 @@ fn one(page: Page) -> Run {
     Run { start: page, pages: 1 }
 }
 
+/// Adds a fault to a history: that of those that read, or of those that fill or rescue. `again`: it is there, and was put off.
+fn note(streams: &mut Streams, table: &Table, page: Page, again: bool) -> Plan {
+    let here = |page| table.word(Page(page)).state() == State::Resident;
+    if again { streams.fault_again(page.0, here) } else { streams.fault(page.0, here) }
+}
+
 impl<M: Machine> Shard<M> {
     /// Serves a touch of `page`. `again`: it waited for a frame before.
     pub(crate) fn serve(&mut self, page: Page, write: bool, thread: u32, again: bool) {
@@ -43,7 +50,7 @@ impl<M: Machine> Shard<M> {
                 if !self.frames.info(frame).wanted() {
                     self.want(frame, write);
                     self.counters.ahead_hits.add_alone(1);
-                    let plan = self.streamed(page, false);
+                    let plan = note(&mut self.streams, &self.table, page, false);
                     // All of it is installed when it arrives.
                     self.streams.forget_probe(&plan);
                     self.has_reached(page, &plan);
@@ -55,7 +62,7 @@ impl<M: Machine> Shard<M> {
                 if let Some(frame) = self.table.word(page).frame().filter(|_| write) {
                     self.frames.update(frame, |info| info.set_for_writing(true));
                 }
-                let plan = self.streamed(page, false);
+                let plan = note(&mut self.streams, &self.table, page, false);
                 if self.machine.follows() {
                     // It goes on in place of this thread, so all of it is there before.
                     self.install_following(&plan);
@@ -95,7 +102,7 @@ impl<M: Machine> Shard<M> {
 
     /// A page that was never written, or holds zeros.
     fn fill(&mut self, page: Page, write: bool, thread: u32, again: bool) {
-        let plan = self.touched(page, again);
+        let plan = note(&mut self.touches, &self.table, page, again);
         let block = page.block();
         self.turn_to_block(block, thread);
         let enough = self.frames.huge_full_count() > 0 || self.free_pages() > BLOCK_PAGES as u64 + 64;
@@ -148,20 +155,6 @@ impl<M: Machine> Shard<M> {
         self.counters.zero_fills.add_alone(run.1 as u64);
         self.install_and_wake((frame, run.0, run.1));
         self.settle_node(block);
-    }
-
-    /// Adds a fault to the history of those that read.
-    fn streamed(&mut self, page: Page, again: bool) -> Plan {
-        let table = &self.table;
-        let here = |page| table.word(Page(page)).state() == State::Resident;
-        if again { self.streams.fault_again(page.0, here) } else { self.streams.fault(page.0, here) }
-    }
-
-    /// Adds one to the history of those that fill or rescue.
-    fn touched(&mut self, page: Page, again: bool) -> Plan {
-        let table = &self.table;
-        let here = |page| table.word(Page(page)).state() == State::Resident;
-        if again { self.touches.fault_again(page.0, here) } else { self.touches.fault(page.0, here) }
     }
 
     /// The longest run around `page`, inside `extent` and the page's block, whose states all pass.
@@ -271,7 +264,8 @@ impl<M: Machine> Shard<M> {
             self.put(page, word, word.with_hot(hot));
         }
         let single = usage == Usage::Random || self.quiet;
-        let plan = if single { ream_policy::Plan::single(page.0) } else { self.streamed(page, again) };
+        let plan =
+            if single { ream_policy::Plan::single(page.0) } else { note(&mut self.streams, &self.table, page, again) };
         // All of the demand is installed when it arrives.
         self.streams.forget_probe(&plan);
         let around = plan.demand.1 == 1 && !single && !again && self.shortage.is_slight();
@@ -555,7 +549,7 @@ impl<M: Machine> Shard<M> {
     /// A page that was moved out and is touched before its frame is given up: it comes back for the price of a move.
     fn rescue(&mut self, page: Page) {
         self.counters.rescues.add_alone(1);
-        let plan = self.touched(page, false);
+        let plan = note(&mut self.touches, &self.table, page, false);
         let mut whole = plan.in_stream;
         if let Some(meta) = self.table.meta_mut(page.block()) {
             *meta.rescued() += 1;

@@ -219,6 +219,51 @@ fn hundreds_of_interleaved_streams() {
     }
 }
 
+/// What was put off goes on where it was, however often, and in either direction; who was put off at first begins nothing twice.
+#[test]
+fn what_was_put_off_goes_on_where_it_was() {
+    for down in [false, true] {
+        let mut streams = Streams::new(4096);
+        let page = |step: u64| if down { 100_000 - step } else { 100_000 + step };
+        let plan = (0..20).map(|step| streams.fault(page(step), |_| false)).find(|plan| plan.demand.1 >= 16).unwrap();
+        let (start, pages) = plan.demand;
+        let at = if down { start - 1 } else { start + pages as u64 };
+        let mut plan = streams.fault(at, |_| false);
+        for _ in 0..5 {
+            streams.put_off(&plan, at);
+            plan = streams.fault_again(at, |_| false);
+            assert!(plan.in_stream && plan.demand.1 >= 16, "down: {down}, {plan:?}");
+        }
+    }
+    let mut streams = Streams::new(4096);
+    let plan = streams.fault(500, |_| false);
+    streams.put_off(&plan, 500);
+    assert_eq!(streams.fault_again(500, |_| false).demand, (500, 1));
+    assert!(streams.fault(501, |_| false).in_stream);
+}
+
+/// Of an extent that came in part the rest is asked for where it begins, and no larger one before all of it came.
+#[test]
+fn a_stream_goes_on_where_its_demand_ended() {
+    for down in [false, true] {
+        let mut streams = Streams::new(4096);
+        let page = |step: u64| if down { 100_000 - step } else { 100_000 + step };
+        let plan = (0..20).map(|step| streams.fault(page(step), |_| false)).find(|plan| plan.demand.1 >= 16).unwrap();
+        let (start, pages) = plan.demand;
+        let next = if down { start + pages as u64 - 4 } else { start + 4 };
+        if down {
+            streams.reached(&plan, next, start + pages as u64);
+        } else {
+            streams.reached(&plan, start, next);
+        }
+        let at = if down { next - 1 } else { next };
+        let again = streams.fault(at, |_| false);
+        assert!(again.in_stream, "down: {down}");
+        let rest = if down { (start, (at - start) as u32 + 1) } else { (at, pages - 4) };
+        assert_eq!(again.demand, rest, "down: {down}");
+    }
+}
+
 /// Random faults between those of a stream, more than the table holds, do not end it; and what they displace is no stream.
 #[test]
 fn a_stream_among_random_faults() {
