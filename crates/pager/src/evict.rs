@@ -428,11 +428,6 @@ impl<M: Machine> Shard<M> {
         self.unsharing.is_some()
     }
 
-    fn heat(&mut self, page: Page) {
-        let word = self.table.word(page);
-        self.put(page, word, word.with_hot(true));
-    }
-
     fn moved_out(&mut self, page: Page, frame: Frame, pages: u32) {
         if pages == 0 {
             return;

@@ -3,14 +3,14 @@
 use crate::shard::{Fatal, Fetch, Shard};
 use crate::table::Table;
 use crate::wishes::Usage;
-use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId, Word};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId};
 use ream_policy::{Plan, Streams, replacement};
 use ream_sys::{Copied, Machine};
 
 /// Most pages that one fault fills with zeros short of a whole block.
 const FILL: u32 = 64;
 /// A stream that fills so many pages at a time does not go on with few.
-const SEVERAL: u32 = 16;
+pub(crate) const SEVERAL: u32 = 16;
 /// It waits for a block of frames where more than these are kept free.
 const PLENTY: u64 = 2 * BLOCK_PAGES as u64;
 /// Most pieces of the store in which a block may lie that is read onto a large page.
@@ -19,8 +19,6 @@ pub(crate) const WHOLE_PIECES: u32 = 16;
 const LACKING: (u32, u32) = (64, 8);
 /// Single pages brought back from a cooling block before the rest follows at once.
 const RESCUED: u32 = 32;
-/// Pages among which those evicted together are read again together, when memory falls a little short.
-const AROUND: u64 = 8;
 /// Pages that are read once more for nothing, at most, to read what lies on both sides of them at once.
 const BRIDGE: u32 = 16;
 /// Operations kept back from read-ahead for what a thread waits for.
@@ -271,6 +269,7 @@ impl<M: Machine> Shard<M> {
         let around = plan.demand.1 == 1 && !single && !again && self.shortage.is_slight();
         let extent = if around { self.evicted_around(page) } else { usage.extent(page, plan.demand) };
         let (start, pages) = self.one_request(self.stored_run(page, extent), page);
+        self.judge_use(start, pages);
         self.read_extent(start, pages, Some(page));
         if self.table.word(page).state() == State::Stored {
             self.read_extent(page, 1, Some(page));
@@ -292,36 +291,6 @@ impl<M: Machine> Shard<M> {
             self.read_ahead(&plan);
         }
         self.fetch_all(page);
-    }
-
-    /// A page that is about to be read was used much before it was evicted, but that is long ago: it begins anew.
-    pub(crate) fn forget_stale_use(&mut self, page: Page) {
-        let word = self.table.word(page);
-        let stays = |shard: &Self| {
-            replacement::refault_is_hot(shard.evicted_since(word), shard.count(State::Resident))
-                || shard.usage(page) == Usage::Keep
-        };
-        if word.hot() && !stays(self) {
-            self.put(page, word, word.with_hot(false));
-        }
-    }
-
-    /// How many pages have been evicted since this one was.
-    fn evicted_since(&self, word: Word) -> u64 {
-        (self.age().wrapping_sub(word.age()) as u64) << self.age_shift()
-    }
-
-    /// The run of pages around this one that were evicted only just now, too.
-    fn evicted_around(&self, page: Page) -> (u64, u32) {
-        let resident = self.count(State::Resident);
-        let recent = |page: u64| {
-            let word = self.table.word(Page(page));
-            word.state() == State::Stored && replacement::refault_is_hot(self.evicted_since(word), resident)
-        };
-        let first = page.0 - page.0 % AROUND;
-        let start = (first..page.0).rev().take_while(|page| recent(*page)).last().unwrap_or(page.0);
-        let after = (page.0 + 1..first + AROUND).take_while(|page| recent(*page)).count() as u64;
-        (start, (page.0 + 1 + after - start) as u32)
     }
 
     /// Notes that a thread waits for the page under read in this frame, maybe to write to it.
@@ -453,6 +422,7 @@ impl<M: Machine> Shard<M> {
             if !self.may_read_ahead(count as u64) {
                 return false;
             }
+            self.judge_use(first, count);
             self.read_extent(first, count, None);
             at = first.0 + count as u64;
         }
@@ -565,7 +535,8 @@ impl<M: Machine> Shard<M> {
             if word.hot() {
                 self.trial.returned(1);
             }
-            self.put(page, word, word.with_hot(true));
+            let hot = pages < BLOCK_PAGES || self.becomes_hot(word.hot());
+            self.put(page, word, word.with_hot(hot));
         }
         self.install_and_wake(run);
     }

@@ -1,8 +1,7 @@
 //! Installing: frames whose content belongs to absent pages are put there, and whoever sleeps on those is woken.
 
 use crate::shard::{Fatal, List, Shard};
-use crate::table::pages;
-use ream_page::{BLOCK_PAGES, Block, Frame, Page, Run, Slot, State, Step, StoreId};
+use ream_page::{BLOCK_PAGES, Frame, Page, Run, Slot, State, Step, StoreId};
 use ream_stats::Install;
 use ream_sys::{Copied, Machine, Stop};
 
@@ -100,20 +99,6 @@ impl<M: Machine> Shard<M> {
             }
         }
         moved_all
-    }
-
-    /// Gives all pages of a block the use that most of them have, before it is installed as one: it leaves as one, too. Pages that
-    /// were used apart from the rest long ago would split it again and again.
-    fn even_heat(&mut self, block: Block) {
-        let run = block.run();
-        let hot = pages(run).filter(|page| self.table.word(*page).hot()).count() as u32;
-        if hot == 0 || hot == BLOCK_PAGES {
-            return;
-        }
-        for page in pages(run) {
-            let word = self.table.word(page);
-            self.put(page, word, word.with_hot(hot > BLOCK_PAGES / 2));
-        }
     }
 
     /// Whether all that is about to be installed is what the pages' slots hold, and nobody waits to change it.

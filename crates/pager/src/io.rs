@@ -81,7 +81,6 @@ impl<M: Machine> Shard<M> {
             let mut info = crate::frames::Info::new(page, Some((slot.plus(index), store)));
             info.set_io(true);
             if self.table.word(page).state() == State::Stored {
-                self.forget_stale_use(page);
                 self.frames.set(at, info);
                 self.step(page, Step::Read(at));
             } else {

@@ -15,6 +15,7 @@ mod faults;
 mod fork;
 mod frames;
 mod guard;
+mod heat;
 mod install;
 mod io;
 mod learn;

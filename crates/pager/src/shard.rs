@@ -1,6 +1,7 @@
 //! One shard: its state, its counts, and the turn of work that keeps frames free.
 
 use crate::back::Back;
+use crate::faults::SEVERAL;
 use crate::frames::{Fill, Frames};
 use crate::guard::Leaving;
 use crate::io::Op;
@@ -111,6 +112,8 @@ pub struct Shard<M: Machine> {
     pub(crate) dirty_pages: u64,
     pub(crate) count: [u64; 9],
     pub(crate) hot_resident: u64,
+    /// Hot pages that are being read, or were read ahead.
+    pub(crate) hot_coming: u64,
     pub(crate) used: u64,
     /// What was there before and has not been looked at.
     pub(crate) unlearnt: Unlearnt,
@@ -243,6 +246,7 @@ impl<M: Machine> Shard<M> {
             dirty_pages: 0,
             count: [0; 9],
             hot_resident: 0,
+            hot_coming: 0,
             used: 0,
             unlearnt: Unlearnt::new()?,
             shared_zeros: 0,
@@ -320,7 +324,8 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn set_marks(&mut self) {
         let room = self.limit.saturating_sub(self.fixed());
         let extent = self.extents.pages();
-        let halvings = self.stage.halvings(self.cooled, self.counters.rescues.get());
+        let round = self.hot_resident * 2 > self.count(State::Resident) && extent >= SEVERAL as u64;
+        let halvings = self.stage.halvings(self.cooled, self.counters.rescues.get(), round);
         if (room, extent, halvings) != self.marked_for {
             self.marked_for = (room, extent, halvings);
             self.marks = Marks::for_limit(room, extent, halvings);
@@ -420,11 +425,13 @@ impl<M: Machine> Shard<M> {
         if let Some(count) = self.count.get_mut(new.state() as usize) {
             *count = count.wrapping_add(1);
         }
-        if old.state() == State::Resident && old.hot() {
-            self.hot_resident -= 1;
-        }
-        if new.state() == State::Resident && new.hot() {
-            self.hot_resident += 1;
+        for (word, sign) in [(old, u64::MAX), (new, 1)] {
+            match word.state() {
+                _ if !word.hot() => {}
+                State::Resident => self.hot_resident = self.hot_resident.wrapping_add(sign),
+                State::Reading | State::Ahead => self.hot_coming = self.hot_coming.wrapping_add(sign),
+                _ => {}
+            }
         }
         if !self.table.set(page, new) {
             self.fail(Fatal::Internal("no memory for the state of a block"));

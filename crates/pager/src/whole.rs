@@ -171,6 +171,7 @@ impl<M: Machine> Shard<M> {
         while done < pages && self.may_read_ahead(piece as u64) {
             let at = start.plus(done);
             let want = piece.min(pages - done);
+            self.forget_stale_use(Run { start: at, pages: want as u64 });
             self.read_extent(at, want, None);
             if !self.is_stored(at) {
                 done += want;

@@ -338,3 +338,31 @@ fn blocks_are_whole_again_after_random_touches() {
     // Nothing else is resident but what is staged, at most a quarter.
     assert!(shares.iter().skip(3).all(|share| *share > 0.55), "{shares:?}");
 }
+
+/// Of data that are gone through again and again a part stays in memory, where first in, first out would read all of them each
+/// time; and gives way to what is used after them.
+#[test]
+fn a_part_of_what_comes_round_stays() {
+    let Some(paged) = paged(160 << 20, 16384) else { return };
+    let half = paged.words() / 2;
+    let fill = |part: std::ops::Range<usize>| {
+        part.for_each(|index| paged.word(index).store(mix(index as u64), SeqCst));
+    };
+    let passes = |part: std::ops::Range<usize>, passes: usize| -> Vec<f64> {
+        let pass = |_| {
+            let before = paged.counters.bytes_in.get();
+            look_through(&paged, part.clone());
+            (paged.counters.bytes_in.get() - before) as f64 / (part.len() * 8) as f64
+        };
+        (0..passes).map(pass).collect()
+    };
+    fill(0..half);
+    let shares = passes(0..half, 12);
+    eprintln!("read of 80 MiB within 64 in each pass: {shares:?}");
+    assert!(shares[6..].iter().sum::<f64>() / 6.0 < 0.8, "{shares:?}");
+    let next = half..half + half / 2;
+    fill(next.clone());
+    let shares = passes(next, 10);
+    eprintln!("read of 40 MiB after them: {shares:?}");
+    assert!(shares[7..].iter().all(|share| *share < 0.1), "{shares:?}");
+}

@@ -63,9 +63,13 @@ impl Stage {
     /// Evictions between two looks.
     const LOOK: u64 = 1024;
     const MOST: u32 = 4;
+    /// Halvings more while data come round.
+    const ROUND: u32 = 2;
 
     /// How often to halve the stage, given the numbers of pages evicted through it and of touches of staged ones so far.
-    pub fn halvings(&mut self, evictions: u64, rescues: u64) -> u32 {
+    /// `round`: most of what is mapped is kept because data come round that do not all find room. If hardly any is touched in
+    /// the stage, more of them find room where that is small.
+    pub fn halvings(&mut self, evictions: u64, rescues: u64, round: bool) -> u32 {
         let (evicted, rescued) = (evictions.wrapping_sub(self.evictions), rescues.wrapping_sub(self.rescues));
         if evicted >= Stage::LOOK {
             (self.evictions, self.rescues) = (evictions, rescues);
@@ -76,7 +80,7 @@ impl Stage {
                 self.halvings = self.halvings.saturating_sub(1);
             }
         }
-        self.halvings
+        self.halvings + if round && self.spared { Stage::ROUND } else { 0 }
     }
 
     /// Whether hardly anything was touched there of late, so that nothing is lost without it.
@@ -115,8 +119,10 @@ pub struct Trial {
     /// The eviction clock when the present part began.
     began: u64,
     over: bool,
-    /// What new pages have given way since a hot one was tested, in turns.
-    turns: u64,
+    /// Half of it has passed, and hardly a hot page was tested.
+    due: bool,
+    /// What new pages have given way since a hot one was tested, in turns; less than none after a large one.
+    turns: i64,
     /// Pages by which the new ones that gave way since the phase ended are ahead of the hot ones.
     lead: i64,
     /// Of new and of hot pages.
@@ -163,10 +169,13 @@ impl Trial {
         }
         let rest = &mut self.vain[queue.other() as usize].rest;
         *rest = rest.saturating_sub(1);
-        let turns = 1 + pages / Trial::TURN;
+        let turns = 1 + (pages / Trial::TURN) as i64;
         self.turns = match queue {
             Queue::New => self.turns + turns,
-            Queue::Hot => self.turns.saturating_sub(turns * (self.interval() - 1)),
+            Queue::Hot => {
+                let others = self.interval() - 1;
+                (self.turns - turns * others).max((1 - turns) * others)
+            }
         };
         let sign = if queue == Queue::New { 1 } else { -1 };
         self.lead = if self.over { self.lead + sign * pages as i64 } else { 0 };
@@ -201,7 +210,10 @@ impl Trial {
     }
     /// Takes note of the eviction clock, when there are `all` pages in RAM and in the store.
     pub fn pass(&mut self, evictions: u64, all: u64) {
-        if evictions - self.began < (all / Trial::PARTS as u64).max(1) {
+        let (passed, part) = (evictions - self.began, (all / Trial::PARTS as u64).max(1));
+        // Every part says something, also where all that was tested came back for long and few are tested.
+        self.due = passed >= part / 2 && self.parts[0].evicted < Trial::ENOUGH;
+        if passed < part {
             return;
         }
         self.began = evictions;
@@ -214,8 +226,16 @@ impl Trial {
     pub fn is_over(&self) -> bool {
         self.over
     }
+    /// Whether a page that came back belongs to the hot ones, of which there are so many among `all`, if it was one of them or
+    /// not. Those that are being tested keep their places. There is an end to hot pages: of data that are gone through again
+    /// and again, and are larger than memory, those that are hot stay and the others pass by, where otherwise each would be
+    /// evicted before its turn comes.
+    pub fn becomes_hot(&self, was: bool, hot: u64, all: u64) -> bool {
+        let out = self.parts.iter().map(|part| part.evicted.saturating_sub(part.returned)).sum::<u64>();
+        if was { hot * 8 < all * 7 } else { !self.over && (hot + out) * 6 < all * 5 }
+    }
     /// Of how many turns one is a hot page's.
-    fn interval(&self) -> u64 {
+    fn interval(&self) -> i64 {
         match self.returned * 4 / (self.evicted + 64) {
             0 => 8,
             1 => 16,
@@ -231,7 +251,7 @@ impl Trial {
             return Queue::New;
         }
         // New pages hold at least an eighth, so that they have time to prove themselves.
-        let tested = self.turns >= self.interval() - 1 || self.over && self.lead >= 0;
+        let tested = self.turns >= self.interval() - 1 || self.due || self.over && self.lead >= 0;
         let queue = if new * 8 < new + hot || tested { Queue::Hot } else { Queue::New };
         let rests = |queue: Queue| self.vain[queue as usize].rest > 0;
         match (rests(queue), rests(queue.other())) {
@@ -268,6 +288,12 @@ pub fn refault_is_hot(distance: u64, resident: u64) -> bool {
     distance < resident
 }
 
+/// Whether a page that is read again together with many others so many evictions after its own may belong to the hot ones: a
+/// part of what is gone through again and again is worth being kept, if it is not many times as large as memory.
+pub fn comes_round(distance: u64, resident: u64) -> bool {
+    distance / 4 < resident
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,17 +314,17 @@ mod tests {
     #[test]
     fn a_stage_that_is_touched_shrinks_and_grows_again() {
         let mut stage = Stage::default();
-        assert_eq!(stage.halvings(1000, 900), 0);
-        assert_eq!(stage.halvings(1024, 900), 1);
+        assert_eq!(stage.halvings(1000, 900, false), 0);
+        assert_eq!(stage.halvings(1024, 900, false), 1);
         for _ in 0..10 {
             let (evictions, rescues) = (stage.evictions + 2000, stage.rescues + 1000);
-            stage.halvings(evictions, rescues);
+            stage.halvings(evictions, rescues, false);
         }
         assert_eq!(stage.halvings, Stage::MOST);
         assert!(Marks::for_limit(1 << 18, 512, Stage::MOST).high >= 512);
         for _ in 0..10 {
             let evictions = stage.evictions + 2000;
-            stage.halvings(evictions, stage.rescues);
+            stage.halvings(evictions, stage.rescues, false);
         }
         assert_eq!(stage.halvings, 0);
     }
@@ -349,6 +375,14 @@ mod tests {
         assert_eq!(trial.victim(5, 0), Queue::New);
         // Of blocks there are fewer, so that as many are tried in the time.
         assert_eq!(hot(&trial, 6400, 512), 3600);
+        // But not where the hot ones are blocks as well.
+        let blocks = (0..6400).filter(|_| {
+            let queue = trial.victim(1000, 1000);
+            trial.evicted(queue, 512);
+            queue == Queue::Hot
+        });
+        assert_eq!(blocks.count(), 800);
+        let mut trial = Trial::default();
         // What comes back is left alone, until it no longer does.
         for _ in 0..1000 {
             trial.evicted(Queue::Hot, 10);
