@@ -186,11 +186,18 @@ impl Bench {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Figures, String> {
         let hot = self.options.memory / 2 / PAGE as u64;
-        let walk = if matches!(row.walk, Walk::Hot(_)) { Walk::Hot(hot) } else { row.walk };
+        // A quarter more than the budget holds.
+        let round = (self.options.memory + self.options.memory / 4) / PAGE as u64;
+        let walk = match row.walk {
+            Walk::Hot(_) => Walk::Hot(hot),
+            Walk::Rounds(_) => Walk::Rounds(round),
+            walk => walk,
+        };
         let slice = Slice { walk, threads: row.threads, seconds: self.options.seconds, accesses: 0 };
         // A first slice that does not count brings memory into the state that the walk leaves it in.
         let warm = match walk {
             Walk::Hot(hot) => Slice { threads: 4, seconds: 0.0, accesses: 8 * hot, ..slice },
+            Walk::Rounds(round) => Slice { seconds: 0.0, accesses: 4 * round, ..slice },
             _ => slice,
         };
         workers.ream.slice(&warm)?;

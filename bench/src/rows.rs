@@ -103,6 +103,7 @@ pub const ROWS: &[Row] = &[
     row("strided-16k-of-256k", FOUR_OF_64, 1, RAW_FOUR, Measure::Bytes, NEARLY),
     row("streams-4", Walk::Streams, 1, Against::Reads, Measure::Bytes, NEARLY),
     row("threads-64", Walk::Parts, 64, Against::Reads, Measure::Bytes, NEARLY),
+    row("rounds", Walk::Rounds(0), 1, Against::Reads, Measure::Bytes, &[]),
     row("phases", Walk::Phases, 1, Against::Phases, Measure::Bytes, &[]),
     row(
         "random-read-1",

@@ -25,6 +25,8 @@ pub enum Walk {
     Streams,
     /// As many threads as the slice has, each in order over a part of its own, reading.
     Parts,
+    /// The first so many pages in order, again and again, reading.
+    Rounds(u64),
     /// Pages at random, reading.
     Random,
     /// Pages at random, changing.
@@ -71,6 +73,7 @@ impl fmt::Display for Slice {
             Walk::Strided { pages, step } => ("strided", pages, step),
             Walk::Streams => ("streams", 0, 0),
             Walk::Parts => ("parts", 0, 0),
+            Walk::Rounds(pages) => ("rounds", pages, 0),
             Walk::Random => ("random", 0, 0),
             Walk::RandomChange => ("random-change", 0, 0),
             Walk::Zipf => ("zipf", 0, 0),
@@ -99,6 +102,7 @@ impl FromStr for Slice {
             "strided" => Walk::Strided { pages: number(a)?, step: number(b)? },
             "streams" => Walk::Streams,
             "parts" => Walk::Parts,
+            "rounds" => Walk::Rounds(number(a)?),
             "random" => Walk::Random,
             "random-change" => Walk::RandomChange,
             "zipf" => Walk::Zipf,

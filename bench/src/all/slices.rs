@@ -27,6 +27,7 @@ fn what(row: &rows::Row) -> String {
         Walk::Strided { pages, step } => format!("reads {} KiB of every {} KiB", pages * 4, step * 4),
         Walk::Streams => "reads in order at four places at once, a page each in turn".into(),
         Walk::Parts => "reads in order, each thread a part of its own".into(),
+        Walk::Rounds(_) => "reads in order, again and again, a quarter more than the budget holds".into(),
         Walk::Phases => "reads 64 MiB in order, then 500 pages at random, and so on".into(),
         Walk::Lines => "reads a word of every cache line in order".into(),
         Walk::Renew => "overwrites in order what was discarded just before".into(),

@@ -13,6 +13,7 @@ pub struct Walks {
     reverse: u64,
     strided: u64,
     streams: u64,
+    rounds: u64,
     /// Where each thread stands in its part.
     parts: Vec<u64>,
     random: u64,
@@ -62,6 +63,7 @@ impl Walks {
             reverse: 0,
             strided: 0,
             streams: 0,
+            rounds: 0,
             parts: Vec::new(),
             random: 7,
             zipf: None,
@@ -138,6 +140,10 @@ impl Walks {
                         .collect();
                     started.into_iter().map(|thread| thread.join().expect("a thread of the slice")).sum()
                 })
+            }
+            Walk::Rounds(first) => {
+                let first = first.clamp(1, pages);
+                one(&end(IN_ORDER), || data.read(next(&mut self.rounds, first)))
             }
             Walk::Random => {
                 self.random += 100;
