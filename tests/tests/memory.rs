@@ -44,6 +44,18 @@ fn many_threads_are_read_ahead_for() {
     assert!(faults < pages / 8 && reads < pages / 8, "{faults} faults, {reads} reads\n{}", outcome.describe());
 }
 
+/// A quarter more than the budget, read ten times over by one thread or two: each pass read all of it.
+#[test]
+fn a_part_of_what_comes_round_stays() {
+    let Some(program) = Case::new("c/all_at_once.c", &[], 64).build() else { return };
+    for arguments in [["1", "80", "10"], ["2", "40", "10"]] {
+        let outcome = Run::of(&program).args(arguments).memory(64).finish();
+        outcome.exited(0);
+        let read = outcome.summary().number("bytes_in");
+        assert!(read < 10 * 80 * MIB * 3 / 4, "read {} MiB\n{}", read / MIB, outcome.describe());
+    }
+}
+
 /// A large page is an eighth of such a budget; and who has all that it reserved gives some up before others overdraw.
 #[test]
 fn newcomers_with_small_parts_exceed_no_budget() {
