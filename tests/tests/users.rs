@@ -43,6 +43,11 @@ fn what_is_handed_over_by_the_number_of_a_call_or_in_parts_of_its_own_is_there()
     compare_with_files("c/handed.c", "160");
 }
 
+#[test]
+fn what_is_handed_over_from_read_only_memory_is_there_though_it_was_never_written() {
+    compare_with_files("c/read_only.c", "160");
+}
+
 /// Records of several writers, messages, and what a stream is waited for, of more than is lent at a time where it may be divided.
 #[test]
 fn calls_that_others_can_tell_from_several_are_whole() {

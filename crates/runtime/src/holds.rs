@@ -26,6 +26,8 @@ const PINNED: u8 = 8;
 const WIPED: u8 = 16;
 /// No reason to hold, either: children do not have it (MADV_DONTFORK). The kernel's own mark is on all that is paged.
 const LEFT_OUT: u8 = 64;
+/// Beside [`PROTECTED`]: the program cannot read it, or nobody knows.
+const CLOSED: u8 = 128;
 /// What is only kept here.
 const NOTED: u8 = WIPED | LEFT_OUT;
 /// The kernel has been asked to lock it, and it was not locked before.
@@ -122,15 +124,24 @@ pub fn moved(run: Run, to: Page) {
     });
 }
 
-/// Calls `each` for every part of a run that the program has not protected. (What it has is held, and was brought in
-/// before; it may not be readable.)
-pub fn open_parts(run: Run, mut each: impl FnMut(Run)) {
+/// Calls `each` for every part of a run that the program has not protected. (What it has is held, and what has content was
+/// brought in before; it may not be readable.)
+pub fn open_parts(run: Run, each: impl FnMut(Run)) {
+    parts_without(run, PROTECTED, each);
+}
+
+/// Calls `each` for every part of a run that can be read, whether or not the program has protected it.
+pub fn readable_parts(run: Run, each: impl FnMut(Run)) {
+    parts_without(run, CLOSED, each);
+}
+
+fn parts_without(run: Run, reason: u8, mut each: impl FnMut(Run)) {
     let mut left = run;
     while left.pages > 0 {
         let next = look(|list| {
             let mut rest_of = left;
             while let Some((part, reasons)) = list.first_in(rest_of) {
-                if reasons & PROTECTED != 0 {
+                if reasons & reason != 0 {
                     return Some(part);
                 }
                 rest_of = rest(left, part.end());
@@ -246,15 +257,24 @@ pub unsafe fn protect(address: usize, bytes: usize, protection: usize, key: Opti
         return unsafe { mprotect(whole.start.address(), whole.bytes(), protection, key) }
             .inspect_err(|_| pooled_shared::say_whole_only(run));
     }
-    let open = protection == PROT_READ_WRITE && matches!(key, None | Some(0) | Some(usize::MAX));
+    let keyless = matches!(key, None | Some(0) | Some(usize::MAX));
+    let (open, closed) = (protection == PROT_READ_WRITE && keyless, protection & PROT_READ_WRITE == 0 || !keyless);
     let managed = any_managed(run);
     // Of a call that fails a part may have been done, and what was protected before still is: both stay held.
     let before = managed && !open && any_for(run, PROTECTED);
     if managed && !open {
-        managed_parts(run, |part| change(part, PROTECTED, true));
+        managed_parts(run, |part| {
+            change(part, PROTECTED, true);
+            if closed {
+                change(part, CLOSED, true);
+            }
+        });
     }
     let result = kernel();
-    let none = !before && matches!(result, Err(EINVAL | EACCES));
+    let none = !open && !before && matches!(result, Err(EINVAL | EACCES));
+    if managed && (none || !closed && result.is_ok()) {
+        managed_parts(run, |part| change(part, CLOSED, false));
+    }
     if managed && if open { result.is_ok() } else { none } {
         managed_parts(run, |part| change(part, PROTECTED, false));
     }

@@ -44,7 +44,8 @@ pub fn lend(address: usize, bytes: usize, chain: Chain) -> Chain {
     managed_parts(run, |part| now = lend_part(part, now));
     if now != chain {
         LOANS.settle();
-        managed_parts(run, |part| holds::open_parts(part, touch));
+        // Of what is protected as well: pages without content were not brought in when it was.
+        managed_parts(run, |part| holds::readable_parts(part, touch));
     }
     now
 }
@@ -67,7 +68,7 @@ fn lend_part(part: Run, chain: Chain) -> Chain {
 /// Brings the pages in.
 fn touch(part: Run) {
     for index in 0..part.pages {
-        // SAFETY: managed pages that the program has not protected are readable; a byte is read, and not used.
+        // SAFETY: managed pages that the program has not closed are readable; a byte is read, and not used.
         unsafe { core::ptr::with_exposed_provenance::<u8>(Page(part.start.0 + index).address()).read_volatile() };
     }
 }
