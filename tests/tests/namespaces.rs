@@ -121,3 +121,18 @@ fn the_command_within_one() {
     let outcome = Run::of("/bin/sh").args(["-c", line]).arg(ream).arg(&program).within(directory.path()).finish();
     outcome.same_as(&Run::of(&program).args(["96", "2", "2", "2"]).finish());
 }
+
+/// A program that is process 1 has no child but its own, whether it waits for any or is told of ends.
+#[test]
+fn process_1_does_not_meet_the_agent() {
+    let Some(program) = compiled("c/init_waits.c", &[]) else { return };
+    for way in ways().into_iter().filter(|way| way.iter().any(|word| word == "--mount-proc")) {
+        let plain = Run::of(&way[0]).args(&way[1..]).arg(&program).finish();
+        assert_eq!(plain.exited(0).out(), "1 children, 1 signals\n");
+        let directory = Scratch::new("namespace");
+        for options in [&[] as &[&str], &["--memory", "48M", "--store", "."]] {
+            let run = Run::of(&way[0]).args(&way[1..]).arg(ream_binary()).arg("run").args(options.iter().copied());
+            run.args(["--"]).arg(&program).within(directory.path()).finish().same_as(&plain);
+        }
+    }
+}

@@ -56,13 +56,20 @@ pub struct Job {
 /// Starts the agent for a session and returns its process number once it is watching.
 pub fn start(memory: &OwnedFd, job: Option<&Job>) -> io::Result<u32> {
     let (from_agent, to_launcher) = os::pipe()?;
-    let mut arguments = vec![CString::new(NAME)?];
-    if let Some(job) = job {
-        arguments.push(CString::new(format!("{:016x}", job.digest))?);
-    }
-    let arguments: Vec<&std::ffi::CStr> = arguments.iter().map(CString::as_c_str).collect();
+    let digest = job.map(|job| format!("{:016x}", job.digest));
     let socket = job.map(|job| job.listener.as_raw_fd());
-    os::start_detached(c"/proc/self/exe", &arguments, memory, &to_launcher, socket)?;
+    if std::process::id() == 1 {
+        // Of a container without an init process, for example: whatever is detached would become a child of the program.
+        if os::start_unseen(memory, &to_launcher, socket)? {
+            os::clear_environment();
+            os::replace_arguments(c"ream-agent");
+            os::end(main(digest.as_deref().map(OsStr::new)));
+        }
+    } else {
+        let arguments = [NAME].into_iter().chain(digest.as_deref()).map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        let arguments: Vec<&std::ffi::CStr> = arguments.iter().map(CString::as_c_str).collect();
+        os::start_detached(c"/proc/self/exe", &arguments, memory, &to_launcher, socket)?;
+    }
     drop(to_launcher);
     let mut answer = Vec::new();
     File::from(from_agent).read_to_end(&mut answer)?;

@@ -3,6 +3,7 @@
 
 mod window;
 
+mod detached;
 mod files;
 pub mod hook;
 mod lines;
@@ -10,6 +11,7 @@ mod signals;
 mod sizes;
 pub mod trace;
 
+pub use detached::{clear_environment, end, replace_arguments, start_detached, start_unseen};
 pub use files::{copy_attributes, directory, exchange_files, name_file, nameless_file, program_in_memory, seal};
 pub use lines::{say, write_line};
 pub use signals::end_signals;
@@ -228,64 +230,6 @@ pub fn execute(file: &Path, arguments: &[OsString], environment: &[(OsString, Os
     // ends.
     unsafe { libc::execve(file.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     io::Error::last_os_error()
-}
-
-/// Starts a detached process: a grandchild in a session of its own, with standard input and output on /dev/null, this
-/// process's standard error, `inherited` as descriptor 3, `report` as 4 and `also` as 5, nothing else, the root as its
-/// directory, and an empty environment. Returns when it is on its way.
-pub fn start_detached(
-    file: &std::ffi::CStr,
-    arguments: &[&std::ffi::CStr],
-    inherited: &OwnedFd,
-    report: &OwnedFd,
-    also: Option<RawFd>,
-) -> io::Result<()> {
-    let pointers: Vec<_> = arguments.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
-    if trace::split_off()? {
-        // SAFETY: just forked from a process of one thread; `detach` makes system calls only.
-        unsafe { detach(file, &pointers, inherited.as_raw_fd(), report.as_raw_fd(), also) };
-    }
-    Ok(())
-}
-
-/// The way from the process split off to the detached program.
-///
-/// # Safety
-/// To be called in a forked child of a process with one thread, with zero-terminated strings and a null-terminated
-/// list.
-unsafe fn detach(
-    file: &std::ffi::CStr,
-    arguments: &[*const libc::c_char],
-    inherited: RawFd,
-    report: RawFd,
-    also: Option<RawFd>,
-) -> ! {
-    // SAFETY: the caller's promise; all are plain system calls on numbers and on the strings promised.
-    unsafe {
-        // First out of the way of the numbers they are to get.
-        let inherited = libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 10);
-        let report = libc::fcntl(report, libc::F_DUPFD_CLOEXEC, 10);
-        let also = also.map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10));
-        libc::dup2(inherited, 3);
-        libc::dup2(report, 4);
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        libc::dup2(null, 0);
-        libc::dup2(null, 1);
-        let free = match also {
-            Some(fd) => libc::dup2(fd, 5) + 1,
-            None => 5,
-        };
-        // Kernels before 5.9 do not know the call; what is inherited then stays open until the agent ends.
-        libc::syscall(libc::SYS_close_range, free as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
-        libc::chdir(c"/".as_ptr());
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        libc::execve(file.as_ptr(), arguments.as_ptr(), [std::ptr::null::<libc::c_char>()].as_ptr());
-        let error = *libc::__errno_location();
-        libc::write(4, (&raw const error).cast(), size_of::<i32>());
-        libc::_exit(1)
-    }
 }
 
 fn child_signal_pending() -> bool {
