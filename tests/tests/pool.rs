@@ -291,3 +291,28 @@ fn a_page_of_1_gib_holds_the_heap() {
         assert_eq!((Gigantic::until_one_is_free().trim(), pages), ("1", 40), "{}", outcome.describe());
     }
 }
+
+/// Compares a program that does not know that its memory lies on pages of 2 MiB.
+fn compare_pooled(source: &str) {
+    let Some(pool) = Pool::with_free(60) else { return };
+    let Some(program) = Case::new(source, &[], 512).build() else { return };
+    let outcome = Run::of(&program).memory(512).option("--pages=heap=hugetlb:require,bss=hugetlb:require").finish();
+    outcome.same_as(&Run::of(&program).finish());
+    assert_eq!(outcome.err(), "", "{}", outcome.describe());
+    assert_eq!(pool.until_free(60), 60, "pages of the pool are missing");
+}
+
+#[test]
+fn parts_of_its_pages_are_discarded() {
+    compare_pooled("c/pool_parts.c");
+}
+
+/// What the kernel does not do with a part of such a page is refused, and said once.
+#[test]
+fn a_part_that_cannot_be_changed_is_named() {
+    let Some(_pool) = Pool::with_free(60) else { return };
+    let Some(program) = Case::new("c/pool_pieces.c", &[], 512).build() else { return };
+    let outcome = Run::of(&program).memory(512).option("--pages=bss=hugetlb:require").finish();
+    outcome.exited(0).says("cannot be protected, unmapped or replaced in pieces").says("--pages=huge");
+    assert_eq!(outcome.err().trim_end().lines().count(), 1, "{}", outcome.describe());
+}

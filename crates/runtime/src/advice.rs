@@ -7,6 +7,7 @@ use crate::holds;
 use crate::kernel::*;
 use crate::locks;
 use crate::maps::{any_managed, managed_parts, unmanaged_parts, valid};
+use crate::pool;
 use crate::pooled_shared;
 use ream_page::Run;
 use ream_sys::Errno;
@@ -22,6 +23,12 @@ pub unsafe fn advise(address: usize, bytes: usize, advice: usize) -> Result<(), 
     }
     if !in_session() || !valid(address, bytes) {
         return kernel(advice);
+    }
+    if pool::any(run) {
+        // SAFETY: the caller's promise.
+        let mut elsewhere = |part: Run| unsafe { advise(part.start.address(), part.bytes(), advice) };
+        // SAFETY: the caller's promise.
+        return unsafe { pool::advise(run, advice, &mut elsewhere) };
     }
     if locks::any(run) {
         // SAFETY: the caller's promise.

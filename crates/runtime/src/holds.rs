@@ -7,6 +7,7 @@ use crate::init;
 use crate::kernel::*;
 use crate::locks;
 use crate::maps::{self, any_managed, managed_parts, valid};
+use crate::pool;
 use crate::pooled_shared;
 use crate::regions::{Regions, rest};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -257,6 +258,7 @@ pub unsafe fn protect(address: usize, bytes: usize, protection: usize, key: Opti
         return unsafe { mprotect(whole.start.address(), whole.bytes(), protection, key) }
             .inspect_err(|_| pooled_shared::say_whole_only(run));
     }
+    pool::can_change(run)?;
     let keyless = matches!(key, None | Some(0) | Some(usize::MAX));
     let (open, closed) = (protection == PROT_READ_WRITE && keyless, protection & PROT_READ_WRITE == 0 || !keyless);
     let managed = any_managed(run);

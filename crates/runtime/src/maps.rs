@@ -10,7 +10,7 @@ use crate::heap::in_session;
 use crate::holds;
 use crate::kernel::*;
 use crate::regions::{Kind, Regions, rest};
-use crate::{locks, pages, pieces, pooled_shared, prefault, scattered, shared};
+use crate::{locks, pages, pieces, pool, pooled_shared, prefault, scattered, shared};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use ream_heap::{Left, placing, relocate};
 use ream_page::{ADDRESS_BITS, BLOCK_BYTES, PAGE_BYTES, Page, Run};
@@ -167,6 +167,7 @@ pub unsafe fn map(
     let start = if fixed {
         let target = Run::covering(address, bytes);
         if valid(address, bytes) {
+            pool::can_change(target)?;
             scattered::used(target);
             pooled_shared::make_way(target);
         }
@@ -187,7 +188,7 @@ pub unsafe fn map(
                 let _ = unsafe { munmap(elsewhere, length) };
             })
         };
-        shared(&made).unwrap_or_else(|| made(address, ours))?
+        shared(&made).unwrap_or_else(|| made(address, ours)).inspect(|_| pool::gone(target))?
     } else if let Some(piece) = piece(address, length, protection, flags, ours) {
         if small {
             // Remembered: together they are a heap, and managed when they fill the threshold.
@@ -342,6 +343,7 @@ pub unsafe fn unmap(address: usize, bytes: usize) -> Result<(), Errno> {
     let mut was_managed = false;
     if in_session() && valid(address, bytes) {
         let run = Run::covering(address, bytes);
+        pool::can_change(run)?;
         was_managed = any_managed(run);
         let _placing = placing();
         pieces::unmapped(address..run.end().address());
@@ -351,6 +353,10 @@ pub unsafe fn unmap(address: usize, bytes: usize) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         if unsafe { scattered::give_back(run) } {
             return Ok(());
+        }
+        if pool::any(run) {
+            // SAFETY: the caller's promise.
+            return unsafe { munmap(address, bytes) }.inspect(|()| pool::gone(run));
         }
     }
     // SAFETY: the caller's promise.

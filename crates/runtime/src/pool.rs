@@ -6,8 +6,10 @@
 //! whose next write would take a page from it, waits for that.
 
 mod fork;
+mod parts;
 
 pub use fork::{fork_child, fork_parent, fork_prepare};
+pub use parts::{advise, any, can_change, gone};
 
 use crate::engine::{self, warn};
 use crate::kernel::*;

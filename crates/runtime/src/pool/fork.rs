@@ -200,7 +200,7 @@ unsafe fn ask(shared: &Shared, from: Fd, address: usize, to: *mut u8) -> Result<
 }
 
 /// Whether the page of a pool at this address is there.
-fn is_there(address: usize) -> Result<bool, Errno> {
+pub(super) fn is_there(address: usize) -> Result<bool, Errno> {
     let mut present = [0u8];
     // SAFETY: the kernel writes one byte.
     unsafe { call3(number::__NR_mincore, address, PAGE_BYTES, present.as_mut_ptr().expose_provenance()) }?;
