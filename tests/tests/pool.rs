@@ -307,6 +307,11 @@ fn parts_of_its_pages_are_discarded() {
     compare_pooled("c/pool_parts.c");
 }
 
+#[test]
+fn children_have_protected_memory_as_it_was() {
+    compare_pooled("c/pool_protected.c");
+}
+
 /// What the kernel does not do with a part of such a page is refused, and said once.
 #[test]
 fn a_part_that_cannot_be_changed_is_named() {

@@ -9,6 +9,7 @@ pub use memory::mmap;
 pub use ream_sys::process::limit;
 
 pub const PROT_NONE: usize = 0;
+pub const PROT_READ: usize = 1;
 pub const PROT_WRITE: usize = 2;
 pub const PROT_READ_WRITE: usize = 3;
 

@@ -375,6 +375,24 @@ pub fn is_anonymous_and_writable(start: usize, bytes: usize) -> bool {
     procfs::is_one_mapping(start, bytes, b"rw-p", true)
 }
 
+/// A mapping of this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// Where it begins.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+    /// What may be done with it: the bits of mprotect.
+    pub protection: usize,
+}
+
+/// The mapping that an address lies in; `None` also where that cannot be told.
+pub fn mapping_at(address: usize) -> Option<Mapping> {
+    let (start, end, access, _) = procfs::mapping_at(address)?;
+    let bit = |place: usize, letter: u8| usize::from(access.get(place) == Some(&letter)) << place;
+    Some(Mapping { start, end, protection: bit(0, b'r') | bit(1, b'w') | bit(2, b'x') })
+}
+
 /// When this process started.
 pub fn own_start_time() -> Option<u64> {
     match own_life_and_program().0 {

@@ -118,7 +118,13 @@ fn blocked(text: &[u8]) -> Option<u64> {
 /// Whether a range of this process's addresses lies in one mapping with this access (`rw-p`), of no file if that is wanted; not
 /// when that cannot be told.
 pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4], anonymous: bool) -> bool {
-    let Ok(fd) = file::open(c"/proc/self/maps", file::flags::READ, 0) else { return false };
+    mapping_at(start)
+        .is_some_and(|(_, end, other, of_a_file)| end - start >= bytes && other == *access && !(anonymous && of_a_file))
+}
+
+/// The mapping of this process that an address lies in: start, end, access (`rw-p`), and whether it is of a file.
+pub(crate) fn mapping_at(address: usize) -> Option<(usize, usize, [u8; 4], bool)> {
+    let fd = file::open(c"/proc/self/maps", file::flags::READ, 0).ok()?;
     let mut text = [0u8; 4096];
     // The beginning of a line says it all; the rest is passed over.
     let mut line = [0u8; 64];
@@ -128,10 +134,8 @@ pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4], anony
         for byte in text.iter().take(read) {
             if *byte == b'\n' {
                 let line = line.get(..length).unwrap_or(&[]);
-                let (from, to, other) = mapping(line).unwrap_or((0, 0, [0; 4]));
-                if (from..to).contains(&start) {
-                    found = Some(to - start >= bytes && other == *access && !(anonymous && is_of_a_file(line)));
-                }
+                let here = mapping(line).filter(|(from, to, _)| (*from..*to).contains(&address));
+                found = found.or(here.map(|(from, to, access)| (from, to, access, is_of_a_file(line))));
                 length = 0;
             } else if let Some(place) = line.get_mut(length) {
                 *place = *byte;
@@ -140,7 +144,7 @@ pub(crate) fn is_one_mapping(start: usize, bytes: usize, access: &[u8; 4], anony
         }
     }
     file::close(fd);
-    found.unwrap_or(false)
+    found
 }
 
 /// Start, end and access at the beginning of a line of /proc/PID/maps.
@@ -205,6 +209,9 @@ mod tests {
         let word = 7u64;
         let here = (&raw const word).addr();
         assert!(is_one_mapping(here, 8, b"rw-p", false) && !is_one_mapping(here, 1 << 46, b"rw-p", false));
+        let known = process::mapping_at(here).unwrap();
+        assert!(known.protection == 3 && (known.start..known.end).contains(&here));
+        assert_eq!(process::mapping_at(16), None);
         assert!(!is_one_mapping(here, 8, b"r--p", false) && !is_one_mapping(16, 8, b"rw-p", false));
     }
 

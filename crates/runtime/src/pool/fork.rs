@@ -23,7 +23,7 @@ use ream_sys::Errno;
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Scope};
 use ream_sys::memory::{self, MapSlice, Protection};
-use ream_sys::process::{self, SignalSet, set_signal_mask};
+use ream_sys::process::{self, Mapping, SignalSet, set_signal_mask};
 use ream_sys::syscall::{call3, call4, call6, number};
 
 /// What parent and child have in common for that time.
@@ -267,8 +267,8 @@ fn close(fd: i32) {
     }
 }
 
-/// Copies inherited memory, page by page, to ordinary memory at the same address, which comes under management. `were` tells
-/// of each page whether it was there.
+/// Copies inherited memory, page by page, to ordinary memory at the same address, which comes under management and may be used
+/// as before. `were` tells of each page whether it was there.
 fn copy_to_ordinary(
     run: Run,
     what: Pooled,
@@ -283,14 +283,25 @@ fn copy_to_ordinary(
         // Blocks of both sizes share the pages of 1 GiB.
         _ => (Region::Heap, regions::Kind::Large),
     };
+    let mut mapping = None;
     for address in (run.start.address()..run.end().address()).step_by(unit) {
         let were = were.next().unwrap_or(false);
         let place: *mut u8 = core::ptr::with_exposed_provenance_mut(address);
+        mapping = mapping.filter(|known: &Mapping| known.end > address).or_else(|| process::mapping_at(address));
+        // Where that cannot be told it is as it was made.
+        let protection = mapping.map_or(PROT_READ_WRITE, |known| known.protection);
         // SAFETY: a page of a pool is there as a whole or not at all. It is ours to replace: nobody else runs here. `copy` has
         // room for it. The kernel reads it for us: it may be taken just now, and a touch would end the process without a
         // word.
         unsafe {
-            let mut there = is_there(address)?;
+            let mut there = match is_there(address) {
+                // The program has unmapped it, or does not want it inherited.
+                Err(ENOMEM) => continue,
+                answer => answer?,
+            };
+            if protection & PROT_READ == 0 {
+                mprotect(address, unit, PROT_READ, None)?;
+            }
             let copied = there && caller::copy(address, copy.expose_provenance(), unit).is_ok();
             if !copied && unit == GIGANTIC_BYTES {
                 there = ask(shared, parent, address, copy)?;
@@ -301,11 +312,16 @@ fn copy_to_ordinary(
             if wanted(region).large() {
                 let _ = madvise(address, unit, MADV_HUGEPAGE);
             }
-            if !lending::on() || kind == regions::Kind::Static {
+            let open = protection == PROT_READ_WRITE;
+            // What the program has protected stays plain memory, which need not be held anywhere.
+            if open && (!lending::on() || kind == regions::Kind::Static) {
                 engine::add(Run::inside(address, unit), kind);
             }
             if there {
                 core::ptr::copy_nonoverlapping(copy, place, unit);
+            }
+            if !open {
+                mprotect(address, unit, protection, None)?;
             }
         }
     }
