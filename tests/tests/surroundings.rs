@@ -166,3 +166,14 @@ fn calls_that_fail_for_good() {
         outcome.exited(125).says("ream: ").says("store");
     }
 }
+
+/// Programs that shut themselves in before they execute others do so on purpose: each of those runs without Ream, and without a
+/// line unless it is asked for.
+#[test]
+fn a_filter_of_the_programs_own_is_said_to_who_asks() {
+    let Some(program) = compiled("c/shut_in.c", &[]) else { return };
+    let run = || Run::of(&program).args(["/bin/echo", "word"]).unmeasured();
+    let outcome = run().memory(64).finish();
+    assert_eq!((outcome.exited(0).out(), outcome.err()), ("word\n".into(), "".into()), "{}", outcome.describe());
+    run().memory(64).env("REAM_LOG", "info").finish().exited(0).says("a filter of system calls (seccomp) refuses it");
+}

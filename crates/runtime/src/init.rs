@@ -47,7 +47,10 @@ pub extern "C" fn start(_count: c_int, arguments: Strings, environment: Strings)
     let (name, address) = unsafe { (first(arguments), variable(environment, b"REAM_SESSION=")) };
     // The command joins nothing: it is about to become a program.
     let address = address.filter(|_| name != Some(STARTER));
-    let Some((session, index)) = address.and_then(|address| join(address.to_bytes())) else {
+    // SAFETY: as above.
+    let level = unsafe { variable(environment, b"REAM_LOG=") }.map_or(&b""[..], CStr::to_bytes);
+    let chatty = level.starts_with(b"info") || level.starts_with(b"debug");
+    let Some((session, index)) = address.and_then(|address| join(address.to_bytes(), chatty)) else {
         heap::stay_alone();
         return;
     };
@@ -156,15 +159,18 @@ fn refuse(why: core::fmt::Arguments<'_>) -> ! {
     process::end_process(125)
 }
 
-/// Opens the session and takes a place in it; says so when that fails, and ends the process where it must not.
-fn join(address: &[u8]) -> Option<(&'static Session, usize)> {
+/// Opens the session and takes a place in it; says so when that fails, and ends the process where it must not. What is as its
+/// user wants it is said to who asked for it (`chatty`).
+fn join(address: &[u8], chatty: bool) -> Option<(&'static Session, usize)> {
     let joined = open(address).and_then(|session| Ok((session, claim(session)?)));
     joined
         .inspect_err(|reason| {
             if Address::parse(address).is_some_and(|address| address.promised) {
                 refuse(format_args!("a program of this session must have its pages, and {reason}"));
             }
-            say::tell(format_args!("this program runs without Ream: {reason}"));
+            if chatty || !reason.is_of_a_filter() {
+                say::tell(format_args!("this program runs without Ream: {reason}"));
+            }
         })
         .ok()
 }
@@ -215,10 +221,24 @@ enum Refusal {
     Full,
 }
 
+impl Refusal {
+    /// Whether the program has been shut in on purpose: nothing that its user should hear of each time.
+    fn is_of_a_filter(&self) -> bool {
+        matches!(self, Refusal::File(Errno::NOSYS | Errno::PERM))
+    }
+}
+
 impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Refusal::Address => f.write_str("REAM_SESSION is not the address of a session"),
+            Refusal::File(error) if self.is_of_a_filter() => {
+                write!(
+                    f,
+                    "its session cannot be opened: a filter of system calls (seccomp) refuses it, errno {}",
+                    error.0
+                )
+            }
             Refusal::File(error) => {
                 write!(
                     f,
