@@ -17,9 +17,9 @@ use ream_sys::file;
 use ream_sys::futex::{self, Scope};
 use ream_sys::memory::MapSlice;
 use ream_sys::pagemap::Pagemap;
-use ream_sys::process;
 use ream_sys::sparse::{Given, Sparse};
 use ream_sys::thread::{self, Files};
+use ream_sys::{clock, process};
 
 /// Reserved memory from which a process is looked after, in pages: 64 MiB.
 const LEAST: u64 = 16 * 1024;
@@ -121,6 +121,7 @@ fn main(_: *mut ()) -> ! {
     THREAD.store(process::thread_id(), SeqCst);
     let _ = file::close_all_but(&mut []);
     setup::place();
+    clock::find();
     if let Ok(mut watch) = Watch::new() {
         watch.run();
         if let Some(sparse) = watch.sparse {

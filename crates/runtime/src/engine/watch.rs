@@ -14,9 +14,9 @@ use ream_stats::{Session, Stand};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Guard, Scope};
 use ream_sys::pagemap::Pagemap;
-use ream_sys::process;
 use ream_sys::thread::{self, Files};
 use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait};
+use ream_sys::{clock, process};
 
 /// The thread's stack: half of it is used on the way to a memory server.
 pub(super) const STACK: usize = 1024 * 1024;
@@ -115,6 +115,7 @@ fn main(_: *mut ()) -> ! {
     // The copies of the program's descriptors must not keep its pipes open.
     let _ = file::close_all_but(&mut []);
     setup::place();
+    clock::find();
     pager::watch_and_run()
 }
 
