@@ -184,7 +184,8 @@ fn heap(layout: &Layout, libraries: &[Library], entry: &Entry) -> Row {
         Entry::Start(None) => {
             return row(
                 Pages::Large,
-                "the main thread's, which its own malloc asks for; others' with heap=huge, or by a glibc that Ream knows",
+                "the main thread's, which its own malloc asks for; others' with heap=huge, or by a glibc that Ream knows; stays \
+                 large where little is touched (no --bloat)",
             );
         }
         Entry::Start(Some(why)) => return row(Pages::Small, &format!("its own malloc: {why}")),
