@@ -42,6 +42,22 @@ impl Reachable {
         &self.ream
     }
 
+    /// A copy of this file beside the command, under its own name.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn copy(&self, file: &Path) -> PathBuf {
+        let copy = self.scratch.file(&file.file_name().expect("a file's name").to_string_lossy());
+        fs::copy(file, &copy).expect("copying a file");
+        make_runnable(&copy, 0o755);
+        copy
+    }
+
+    /// The directory of all that.
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// A copy of a compiled program; `None`, loudly, where it cannot be compiled.
     ///
     /// # Panics

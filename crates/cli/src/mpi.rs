@@ -60,8 +60,16 @@ impl Mpi {
         // UCX would put a handler of its own for SIGSEGV, and its own code into libc's functions that map memory.
         all.extend([("UCX_ERROR_SIGNALS", ""), ("UCX_MEM_EVENTS", "n")]);
         if usermode {
-            // Both may use UCX. Open MPI has them with shared memory, since its version 5 apart.
-            all.push(("UCX_TLS", "^cma"));
+            // Both may use UCX, which takes TCP for large messages inside a node where cma is missing; that hangs in MPI_Finalize at
+            // times, without Ream as well (UCX 1.13). Where TCP may be needed for other nodes, large messages go as small ones do.
+            let chosen = variable("UCX_TLS").is_some();
+            if one_node(variable) {
+                all.push(("UCX_TLS", "^cma,tcp"));
+            } else {
+                all.push(("UCX_TLS", "^cma"));
+                all.extend((!chosen).then_some(("UCX_RNDV_THRESH", "inf")));
+            }
+            // Open MPI has single copies of its own with shared memory, since its version 5 apart.
             if self == Mpi::Open {
                 all.extend([
                     ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
@@ -71,6 +79,17 @@ impl Mpi {
         }
         let unset = all.into_iter().filter(|(name, _)| variable(name).is_none());
         unset.map(|(name, value)| (name.into(), value.into())).collect()
+    }
+}
+
+/// Whether the launcher says that all ranks of the job are on this node.
+fn one_node(variable: &dyn Fn(&str) -> Option<OsString>) -> bool {
+    let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
+    // Hydra, and Open MPI.
+    let sizes = [("MPI_LOCALNRANKS", "PMI_SIZE"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE")];
+    match sizes.into_iter().find_map(|(here, all)| Some((number(here)?, number(all)?))) {
+        Some((here, all)) => here == all,
+        None => number("SLURM_PROCID").is_some() && number("SLURM_STEP_NUM_NODES") == Some(1),
     }
 }
 
@@ -120,6 +139,27 @@ mod tests {
         let names =
             |usermode| -> Vec<_> { Mpi::Open.variables(usermode, &set).into_iter().map(|(name, _)| name).collect() };
         assert_eq!(names(false), ["OMPI_MCA_mpi_yield_when_idle", "UCX_ERROR_SIGNALS"]);
-        assert_eq!(names(true).len(), 5);
+        assert_eq!(names(true).len(), 6);
+    }
+
+    #[test]
+    fn large_messages_do_not_go_by_tcp_inside_a_node() {
+        let ucx = |set: &[(&str, &str)]| -> Vec<String> {
+            let variable =
+                |name: &str| set.iter().find(|(one, _)| *one == name).map(|(_, value)| OsString::from(*value));
+            let all = Mpi::Mpich.variables(true, &variable).into_iter();
+            let all = all.map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+            all.filter(|text| text.starts_with("UCX_TLS") || text.starts_with("UCX_RNDV")).collect()
+        };
+        let (here, perhaps_elsewhere) = (["UCX_TLS=^cma,tcp"], ["UCX_TLS=^cma", "UCX_RNDV_THRESH=inf"]);
+        assert_eq!(ucx(&[]), perhaps_elsewhere);
+        assert_eq!(ucx(&[("MPI_LOCALNRANKS", "2"), ("PMI_SIZE", "2")]), here);
+        assert_eq!(ucx(&[("MPI_LOCALNRANKS", "2"), ("PMI_SIZE", "4")]), perhaps_elsewhere);
+        assert_eq!(ucx(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "3"), ("OMPI_COMM_WORLD_SIZE", "3")]), here);
+        let step = [("PMI_SIZE", "2"), ("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_NODES", "1")];
+        assert_eq!(ucx(&step), here);
+        assert_eq!(ucx(&[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_NODES", "2")]), perhaps_elsewhere);
+        assert_eq!(ucx(&[("UCX_TLS", "all")]), [""; 0]);
+        assert_eq!(ucx(&[("UCX_RNDV_THRESH", "1m")]), ["UCX_TLS=^cma"]);
     }
 }
