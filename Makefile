@@ -76,7 +76,7 @@ $(release)/ream-bench-mpi-fortran-%: bench/mpi/stencil.f90
 	mkdir -p $(release)/mpi-$*
 	$(mpifort_$*) -O2 -g -fwrapv -Wall -Wextra -Werror $(OPENMP) -J$(release)/mpi-$* $< -o $@
 
-$(release)/libream-mpi-%.so: mpi/shim.c mpi/asks.h mpi/copies.h mpi/counts.h mpi/drops.h mpi/turns.h mpi/calls.txt mpi/generate.sh
+$(release)/libream-mpi-%.so: mpi/shim.c mpi/asks.h mpi/copies.h mpi/counts.h mpi/drops.h mpi/handles.h mpi/turns.h mpi/calls.txt mpi/generate.sh
 	mkdir -p $(release)/mpi-$*
 	mpi/generate.sh $(mpicc_$*) > $(release)/mpi-$*/calls.inc
 	$(CC) -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Impi -I$(release)/mpi-$* \

@@ -2,47 +2,37 @@
  * again. Included by shim.c alone.
  */
 
-/* A communicator that is an object of the implementation's: found, not linked with. */
-static MPI_Comm world_of_all(void)
-{
-#ifdef OPEN_MPI
-	static _Atomic(MPI_Comm) world;
-
-	/* Not the next one: the program may have taken a copy of its own, which is everybody's then. */
-	if (!world)
-		world = (MPI_Comm)dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
-	if (!world)
-		world = (MPI_Comm)real("ompi_mpi_comm_world");
-	return world;
-#else
-	return MPI_COMM_WORLD;
-#endif
-}
-
-/* The number of a rank of a communicator among all; negative where it has none. */
+/* The number of a rank of a communicator among all; negative where it has none, or the call itself will complain of it. */
 static int receiver(MPI_Comm comm, int to)
 {
 	int (*group_of)(MPI_Comm, MPI_Group *), (*translate)(MPI_Group, int, const int *, MPI_Group, int *);
-	int (*is_inter)(MPI_Comm, int *), (*forget)(MPI_Group *);
+	int (*is_inter)(MPI_Comm, int *), (*size_of)(MPI_Group, int *), (*forget)(MPI_Group *);
 	MPI_Group theirs, world;
-	int number = to, inter = 0;
+	int number = to, inter = 0, size = 0;
 
 	if (to < 0)
 		return to;
+	if (!is_comm(comm))
+		return -1;
 	if (comm != world_of_all()) {
 		*(void **)&is_inter = real("PMPI_Comm_test_inter");
+		*(void **)&size_of = real("PMPI_Group_size");
 		*(void **)&translate = real("PMPI_Group_translate_ranks");
 		*(void **)&forget = real("PMPI_Group_free");
-		/* One that is none is for the call itself to complain of. */
 		if (is_inter(comm, &inter) != MPI_SUCCESS)
 			return -1;
 		*(void **)&group_of = real(inter ? "PMPI_Comm_remote_group" : "PMPI_Comm_group");
 		group_of(comm, &theirs);
-		*(void **)&group_of = real("PMPI_Comm_group");
-		group_of(world_of_all(), &world);
-		translate(theirs, 1, &to, world, &number);
+		size_of(theirs, &size);
+		if (to < size) {
+			*(void **)&group_of = real("PMPI_Comm_group");
+			group_of(world_of_all(), &world);
+			translate(theirs, 1, &to, world, &number);
+			forget(&world);
+		} else {
+			number = -1;
+		}
 		forget(&theirs);
-		forget(&world);
 	}
 	return number;
 }

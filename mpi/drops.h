@@ -78,7 +78,8 @@ static size_t solid(MPI_Datatype type)
 	MPI_Aint first, extent, true_first, true_extent;
 	int size;
 
-	if (type_size(type, &size) || type_extent(type, &first, &extent) || type_true_extent(type, &true_first, &true_extent))
+	if (!is_type(type) || type_size(type, &size) || type_extent(type, &first, &extent) ||
+	    type_true_extent(type, &true_first, &true_extent))
 		return 0;
 	return size > 0 && !first && !true_first && extent == size && true_extent == size ? (size_t)size : 0;
 }
@@ -89,15 +90,9 @@ static int certain(MPI_Comm comm, int *number, int *size)
 	MPI_Errhandler handler;
 	int between = 1, fatal;
 
-	if (errors_of(comm, &handler))
+	if (!is_comm(comm) || errors_of(comm, &handler))
 		return 0;
-#ifdef OPEN_MPI
-	fatal = (void *)handler == dlsym(RTLD_DEFAULT, "ompi_mpi_errors_are_fatal");
-	if (!fatal)
-		fatal = (void *)handler == real("ompi_mpi_errors_are_fatal");
-#else
-	fatal = handler == MPI_ERRORS_ARE_FATAL;
-#endif
+	fatal = handler == fatal_errors();
 	forget_errors(&handler);
 	if (!fatal || is_between(comm, &between) || between)
 		return 0;
@@ -133,7 +128,7 @@ static void drop_places(void *buffer, const int counts[], const int places[], MP
 {
 	size_t element = solid(type);
 
-	for (int i = 0; element && i < size; i++)
+	for (int i = 0; element && counts && places && i < size; i++)
 		if (i != but)
 			drop(buffer, places[i], counts[i], element);
 }
@@ -265,7 +260,7 @@ static void drop_Reduce_scatter(const void *from, void *buffer, const int counts
 	IN_COMM(comm);
 	READS(from);
 	UNUSED(op);
-	if (from != MPI_IN_PLACE)
+	if (from != MPI_IN_PLACE && counts)
 		drop_parts(buffer, counts[me], type, 1, -1);
 }
 
@@ -273,22 +268,14 @@ static void drop_Reduce_scatter(const void *from, void *buffer, const int counts
 static void probed(MPI_Comm comm, const MPI_Message *message, const MPI_Status *status)
 {
 	static __typeof__(PMPI_Get_count) *count_of;
-	MPI_Datatype byte;
 	int bytes, me, size;
 
 	known_message.bytes = 0;
 	if (!joined || !rank.drops() || status == MPI_STATUS_IGNORE || !certain(comm, &me, &size))
 		return;
-#ifdef OPEN_MPI
-	byte = (MPI_Datatype)dlsym(RTLD_DEFAULT, "ompi_mpi_byte");
-	if (!byte)
-		byte = (MPI_Datatype)real("ompi_mpi_byte");
-#else
-	byte = MPI_BYTE;
-#endif
 	if (!count_of)
 		*(void **)&count_of = real("PMPI_Get_count");
-	if (count_of(status, byte, &bytes) == MPI_SUCCESS && bytes > 0) {
+	if (count_of(status, byte_type(), &bytes) == MPI_SUCCESS && bytes > 0) {
 		known_message.message = *message;
 		known_message.bytes = (size_t)bytes;
 	}

@@ -428,6 +428,7 @@ static void begun(void)
 	joined = 1;
 }
 
+#include "handles.h"
 #include "counts.h"
 
 /* The end of the process; _exit and signals leave it to the others to see that it has gone. */
