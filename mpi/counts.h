@@ -48,7 +48,7 @@ static void sends(MPI_Comm comm, int to)
 
 static int counts_messages(void)
 {
-	return counting && joined && !self.depth;
+	return counting && joined && is_of_program();
 }
 
 /* Requests that send when they are started, and to whom. Of two at the same place the later is known: counts are a hint. */

@@ -23,7 +23,7 @@ static __thread const char *reads __attribute__((tls_model("initial-exec")));
 
 static int worth_dropping(void)
 {
-	return joined && !self.depth && rank.drops();
+	return joined && is_of_program() && rank.drops();
 }
 
 #define CALL(type, name) \

@@ -65,8 +65,8 @@ static struct thread {
 } *known_threads;
 
 static __thread struct {
-	/* Calls of MPI, one in another. */
-	int depth;
+	/* Calls of MPI, one in another; and how many of them are a tool's, which calls MPI for the program. */
+	int depth, tools;
 	int known;
 	struct thread thread;
 	/* In the present call. */
@@ -189,12 +189,20 @@ static void enter_one_of_many(void)
 		rank.rouse();
 }
 
+/* Whether a call that begins is not one that MPI itself makes in another, for its own ends. */
+static int is_of_program(void)
+{
+	return self.depth == self.tools;
+}
+
 static void enter(void)
 {
+	if (joined && is_of_program()) {
+		self.polls = self.naps = 0;
+		self.since = 0;
+	}
 	if (self.depth++ || !joined)
 		return;
-	self.polls = self.naps = 0;
-	self.since = 0;
 	if (multiple)
 		enter_one_of_many();
 	else
@@ -212,6 +220,19 @@ static void leave(void)
 		pthread_mutex_unlock(&threads);
 	}
 	rank.leave();
+}
+
+/* A tool is called in place of MPI. It may come back, by the profiled function, or find MPI's by itself. */
+static void enter_tool(void)
+{
+	enter();
+	self.tools++;
+}
+
+static void leave_tool(void)
+{
+	self.tools--;
+	leave();
 }
 
 /* Something was done: what comes next may come soon. */
@@ -440,7 +461,8 @@ __attribute__((destructor)) static void end(void)
 
 /*
  * How calls are passed on. REAL finds the implementation's function once; what a tool has put before it gets the call
- * first, and comes back with the profiled one.
+ * first. Many tools come back with the profiled one, some find the implementation's by themselves: so the rank is in MPI while
+ * the tool is. What is looked up in the arguments waits until it comes back, since handles may be the tool's own.
  */
 #define REAL(name) \
 	static __typeof__(MPI_##name) *real_##name(void) \
@@ -454,20 +476,26 @@ __attribute__((destructor)) static void end(void)
 		return function; \
 	}
 
-#define BOTH(name, params, args) \
+#define BOTH(name, params, args, to_tool, from_tool) \
 	EXPORT int PMPI_##name params; \
 	EXPORT int PMPI_##name params { return pass_##name args; } \
 	EXPORT int MPI_##name params \
 	{ \
 		static _Atomic int looked; \
 		static __typeof__(MPI_##name) *_Atomic before; \
+		int result; \
 		if (!looked) { \
 			__typeof__(MPI_##name) *function; \
 			*(void **)&function = tool("MPI_" #name, (void *)(uintptr_t)real_##name()); \
 			before = function; \
 			looked = 1; \
 		} \
-		return before ? before args : pass_##name args; \
+		if (!before) \
+			return pass_##name args; \
+		to_tool; \
+		result = before args; \
+		from_tool; \
+		return result; \
 	}
 
 #define PASS(name, params, args, first, then) \
@@ -481,19 +509,27 @@ __attribute__((destructor)) static void end(void)
 		leave(); \
 		then; \
 		return result; \
-	} \
-	BOTH(name, params, args)
+	}
 
-#define WAIT(name, params, args) PASS(name, params, args, (void)0, (void)0)
-#define OVER(name, params, args) PASS(name, params, args, if (worth_dropping()) drop_##name args, (void)0)
-#define PROBE(name, params, args) PASS(name, params, args, (void)0, if (result == MPI_SUCCESS) probed(comm, message, status))
+/* Calls that wait; what has been asked is told when the last of nested calls has ended. */
+#define ASKED(name, params, args, first, asked, then) \
+	PASS(name, params, args, first, asked; then) \
+	BOTH(name, params, args, enter_tool(), leave_tool(); asked)
+
+#define WAIT(name, params, args) ASKED(name, params, args, (void)0, (void)0, (void)0)
+#define OVER(name, params, args) ASKED(name, params, args, if (worth_dropping()) drop_##name args, (void)0, (void)0)
+#define PROBE(name, params, args) \
+	ASKED(name, params, args, (void)0, (void)0, if (result == MPI_SUCCESS) probed(comm, message, status))
 #define SEEK(name, params, args) \
-	PASS(name, params, args, (void)0, \
-	     tested(result != MPI_SUCCESS || *flag != 0); if (result == MPI_SUCCESS && *flag) probed(comm, message, status))
-#define ASK(name, params, args, answer) PASS(name, params, args, (void)0, tested(result != MPI_SUCCESS || *answer != 0))
-#define SYNC(name, params, args) PASS(name, params, args, (void)0, answered())
-#define SEND(name, params, args) PASS(name, params, args, if (counts_messages()) sends(comm, dest), (void)0)
-#define BEGIN(name, params, args) PASS(name, params, args, look_for_turns(), if (result == MPI_SUCCESS) begun())
+	ASKED(name, params, args, (void)0, tested(result != MPI_SUCCESS || *flag != 0), \
+	      if (result == MPI_SUCCESS && *flag) probed(comm, message, status))
+#define ASK(name, params, args, answer) ASKED(name, params, args, (void)0, tested(result != MPI_SUCCESS || *answer != 0), (void)0)
+#define SYNC(name, params, args) ASKED(name, params, args, (void)0, answered(), (void)0)
+#define SEND(name, params, args) ASKED(name, params, args, if (counts_messages()) sends(comm, dest), (void)0, (void)0)
+/* Nothing is entered before there are turns: what is left must have been entered. */
+#define BEGIN(name, params, args) \
+	PASS(name, params, args, look_for_turns(), if (result == MPI_SUCCESS) begun()) \
+	BOTH(name, params, args, look_for_turns(), if (result == MPI_SUCCESS) begun())
 /* Do not wait: messages are counted, now or when the request is started. */
 #define COUNTED(name, params, args, first, then) \
 	REAL(name) \
@@ -505,7 +541,7 @@ __attribute__((destructor)) static void end(void)
 		then; \
 		return result; \
 	} \
-	BOTH(name, params, args)
+	BOTH(name, params, args, (void)0, (void)0)
 
 #define POST(name, params, args) COUNTED(name, params, args, if (counts_messages()) sends(comm, dest), (void)0)
 #define KEEP(name, params, args) \

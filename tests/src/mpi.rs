@@ -54,16 +54,34 @@ impl Mpi {
     /// # Panics
     /// When that fails.
     pub fn program(self, source: &str) -> PathBuf {
+        self.compiled(source, source, &[])
+    }
+
+    /// Compiles a tool of `programs/mpi` that is to be preloaded, with these options; it gets this name.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn tool(self, source: &str, name: &str, options: &[&str]) -> PathBuf {
+        self.compiled(source, name, &[&["-shared", "-fPIC"], options].concat())
+    }
+
+    fn compiled(self, source: &str, name: &str, options: &[&str]) -> PathBuf {
         let directory = ream_binary().with_file_name("..").join("ream-tests").join("mpi");
         fs::create_dir_all(&directory).expect("a directory for programs");
-        let result = directory.join(format!("{source}.{}", self.suffix()));
+        let result = directory.join(format!("{name}.{}", self.suffix()));
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/mpi").join(source);
         let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
         if changed(&result) <= changed(&path) {
-            let fresh = directory.join(format!("{source}.{}.{}", self.suffix(), std::process::id()));
+            let fresh = directory.join(format!("{name}.{}.{}", self.suffix(), std::process::id()));
             let fortran = source.ends_with(".f90");
             let mut command = Command::new(self.compiler(fortran));
-            command.args(["-O2", "-g", "-pthread"]).arg(&path).arg("-o").arg(&fresh).current_dir(&directory);
+            command
+                .args(["-O2", "-g", "-pthread"])
+                .args(options)
+                .arg(&path)
+                .arg("-o")
+                .arg(&fresh)
+                .current_dir(&directory);
             if !fortran {
                 // MPICH's header has the compiler take MPI_STATUSES_IGNORE for an array that is too short.
                 command.args(["-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]);

@@ -1,7 +1,33 @@
-//! Calls of MPI on their way from the program to MPI: mistakes are those of the calls that the program made.
+//! Calls of MPI on their way from the program to MPI: tools that are preloaded see them as in a plain run, whichever way they pass
+//! them on, and mistakes are those of the calls that the program made.
 
 use ream_tests::mpi::{Turns, each, lines};
 use ream_tests::{Outcome, Run, ream_binary};
+
+/// Tools that find the next function themselves, past Ream: ranks take turns, and nobody who waits keeps the only place for
+/// longer than ranks do that call MPI directly.
+#[test]
+fn tools_that_pass_calls_on_themselves() {
+    each(|mpi| {
+        let program = mpi.program("chain.c");
+        let arguments = ["12", "3"];
+        for (name, options) in [("between.c", &[][..]), ("between-receives", &["-DONLY_RECEIVES"])] {
+            let tool = mpi.tool("between.c", name, options);
+            let plain = mpi.job(4, None, &program, &arguments).env("LD_PRELOAD", &tool).finish();
+            plain.exited(0);
+            assert_eq!(lines(&plain).iter().filter(|line| line.ends_with(" received")).count(), 4);
+            let turns = Turns::new("16M", "1").with("--turn-patience=3600000");
+            let outcome = turns.job(mpi, 4, &program, &arguments).env("LD_PRELOAD", &tool).finish();
+            outcome.exited(0);
+            assert_eq!(lines(&outcome), lines(&plain), "{mpi:?} {name}");
+            let summary = turns.summary();
+            assert!(summary.number("bytes_out") > 0, "{mpi:?} {name}: nothing was paged");
+            // Each has one for each of its rounds.
+            assert!(summary.number("turns") >= 12, "{mpi:?} {name}: {} turns", summary.number("turns"));
+            assert_eq!(summary.number("ranks_let_in"), 0, "{mpi:?} {name}");
+        }
+    });
+}
 
 /// What MPI says of a mistake that ends the program, without what differs from run to run.
 fn complaints(outcome: &Outcome) -> Vec<String> {
