@@ -120,6 +120,43 @@ fn a_killed_server_ends_the_program_with_a_line() {
     one_line(&running.finish(), &server.address, "memory server");
 }
 
+/// What becomes of a program that needs so many MiB of 16, and pages nothing yet when this befalls its server.
+fn befallen_before(mebibytes: &str, forks: &str, what: i32) -> Option<(ream_tests::Outcome, MemoryServer)> {
+    let server = MemoryServer::start("1G", &[]);
+    let (program, scratch) = (compiled("c/checksum.c", &[])?, ream_tests::Scratch::new("before"));
+    let shell = Run::of("sh").args(["-c", ": >\"$0.there\"; while [ ! -e \"$0\" ]; do sleep 0.02; done; exec \"$@\""]);
+    let shell = shell.arg(scratch.file("go")).arg(program).args([mebibytes, "2", "2", forks]);
+    let running = server.store(shell.memory(16)).option("--store-deadline=2").start();
+    let begun = std::time::Instant::now();
+    while !scratch.file("go.there").exists() && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.signal(what);
+    std::fs::write(scratch.file("go"), "").expect("a file");
+    let outcome = running.finish();
+    server.signal(libc::SIGCONT);
+    Some((outcome, server))
+}
+
+#[test]
+fn a_server_that_is_gone_before_anything_is_paged_ends_who_needs_it() {
+    for what in [libc::SIGKILL, libc::SIGSTOP] {
+        let Some((outcome, server)) = befallen_before("128", "0", what) else { return };
+        one_line(&outcome, &server.address, "cannot be reached (errno ");
+    }
+    // A child is told of nothing, and begins to page on its own.
+    let Some((outcome, _server)) = befallen_before("12", "1", libc::SIGKILL) else { return };
+    outcome.says("the program is stopped");
+}
+
+#[test]
+fn who_needs_no_server_does_not_miss_it() {
+    let Some(plain) = checksum(["10", "2", "2", "0"]) else { return };
+    let Some((outcome, _server)) = befallen_before("10", "0", libc::SIGKILL) else { return };
+    outcome.same_as(&plain.finish());
+    assert!(outcome.err().is_empty(), "{}", outcome.describe());
+}
+
 #[test]
 fn a_server_that_stops_answering_is_waited_for_until_the_deadline() {
     let server = MemoryServer::start("1G", &[]);

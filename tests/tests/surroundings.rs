@@ -61,7 +61,7 @@ fn a_limit_that_leaves_no_room_for_the_pager_is_said() {
     let Some(program) = compiled("c/limited_space.c", &[]) else { return };
     let limit = "ulimit -v 300000 && exec \"$@\"";
     let outcome = Run::of("/bin/sh").args(["-c", limit, "sh"]).arg(&program).memory(160).finish();
-    outcome.exited(0).says("ream: cannot page this program: ").says("(errno 12)");
+    outcome.exited(0).says("ream: cannot page this program: ").says("(errno 12): its memory is not limited");
 }
 
 /// The second page of every other one lies in its second block. What stays in RAM for each block that is touched is the program's

@@ -51,6 +51,6 @@ mod workers;
 pub use linux::{Anchors, LinuxConfig, LinuxMachine, Setup};
 pub use machine::{Copied, Digest, Errno, Event, Events, Machine, Moved, NODES, Stop, Wait};
 pub use pagemap::Mapped;
-pub use remote::{Bequest, Lost, News, RemoteConfig};
+pub use remote::{Bequest, CONNECTING, Lost, News, RemoteConfig};
 pub use tcp::Address;
 pub use tiers::{Inheritance, TIER_BLOCKS, TiersConfig};

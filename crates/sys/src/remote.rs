@@ -78,6 +78,9 @@ const DIAL: u64 = 1_000_000;
 /// Pages up to which a read tells how far away its server is.
 const SMALL: u32 = 16;
 
+/// What has failed when no server can be reached, and nothing else can keep pages.
+pub const CONNECTING: &str = "connecting to the memory server";
+
 /// The servers, and what a process shows them.
 #[derive(Clone, Copy)]
 pub struct RemoteConfig {
@@ -283,7 +286,7 @@ impl Remote {
         }
         if remote.up == 0 && !local {
             let errno = first.unwrap_or(Errno::TIMEDOUT);
-            return Err(fail("connecting to the memory server")(errno));
+            return Err(fail(CONNECTING)(errno));
         }
         Ok(remote)
     }

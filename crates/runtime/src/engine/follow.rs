@@ -40,12 +40,21 @@ pub fn follow_rights() {
 /// In the pager, or in what becomes it: follows. False when that is not possible yet. A pager that has more rights than
 /// its program, and cannot give them up, ends the process.
 pub(super) fn follow(machine: &mut LinuxMachine) -> bool {
+    follow_by(|rights| machine.assume(rights))
+}
+
+/// The same in a thread that has no helpers.
+pub(super) fn follow_alone() {
+    follow_by(|rights| Some(rights.assume()));
+}
+
+fn follow_by(assume: impl FnOnce(&Rights) -> Option<bool>) -> bool {
     const STOPPED: i32 = 125;
     let changes = CHANGES.load(SeqCst);
     if FOLLOWED.load(SeqCst) == changes {
         return true;
     }
-    match machine.assume(&WANTED.lock()) {
+    match assume(&WANTED.lock()) {
         None => return false,
         Some(true) => FOLLOWED.store(changes, SeqCst),
         Some(false) => {

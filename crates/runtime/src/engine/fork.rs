@@ -4,7 +4,7 @@
 use super::mailbox::Command;
 use super::message::tell;
 use super::watch::{self, Demand};
-use super::{ENGINE, Phase, follow, libc_data, pager, setup, shares};
+use super::{ENGINE, Phase, follow, libc_data, pager, setup, shares, unreached};
 use crate::blocks::{errno, set_errno};
 use crate::identity;
 use crate::lending::LOANS;
@@ -373,7 +373,7 @@ pub fn fork_child() {
         }
     } else {
         super::forget_left_out();
-        if ENGINE.phase() == Phase::Watching {
+        if unreached::begin_anew() || ENGINE.phase() == Phase::Watching {
             // The watcher was the parent's.
             ENGINE.listening.store(0, SeqCst);
             ENGINE.set_phase(Phase::Idle);

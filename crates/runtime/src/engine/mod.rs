@@ -24,6 +24,7 @@ mod setup;
 mod shares;
 mod stop;
 mod switch;
+mod unreached;
 pub mod volumes;
 mod watch;
 mod wires;

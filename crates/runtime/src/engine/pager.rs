@@ -13,7 +13,7 @@ use super::stop::stop;
 use super::switch::Switching;
 use super::watch::{self, Counted};
 use super::zeros::{self, Zeros};
-use super::{ENGINE, Phase, follow, fork, quiet, remote, volumes, wishes};
+use super::{ENGINE, Phase, follow, fork, quiet, remote, unreached, volumes, wishes};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 use ream_page::{Page, Run, StoreId};
 use ream_pager::{Config, Fetch, Progress, Shard};
@@ -61,6 +61,7 @@ pub(super) fn watch_and_run() -> ! {
     process::hurry(false);
     match outcome {
         Ok(()) => run(),
+        Err(failure) if unreached::is_why(&failure) => unreached::until_missed(&failure),
         Err(failure) => {
             give_up(&failure);
             ream_sys::thread::exit()
@@ -79,7 +80,7 @@ pub(super) fn give_up(failure: &Failure) {
 
 fn complain(failure: &Failure) {
     tell(format_args!(
-        "cannot page this program: {} failed (errno {}{}); see 'ream doctor'",
+        "cannot page this program: {} failed (errno {}{}): its memory is not limited; see 'ream doctor'",
         failure.what,
         failure.errno.0,
         remote::name()

@@ -41,6 +41,18 @@ pub(super) fn config(
     }))
 }
 
+/// Says that none can be reached, so that the program is stopped.
+pub(super) fn tell_unreached(errno: Errno) {
+    let several = remotes().count() > 1;
+    tell(format_args!(
+        "{} {} can{} be reached (errno {}): the program is stopped, since more of its memory would stay in RAM than the budget allows",
+        if several { "none of the memory servers" } else { "the memory server" },
+        Names(u32::MAX),
+        if several { "" } else { "not" },
+        errno.0
+    ));
+}
+
 fn remotes() -> impl Iterator<Item = &'static Remote> {
     ENGINE.session().into_iter().flat_map(|session| session.remotes())
 }

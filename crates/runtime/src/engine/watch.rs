@@ -21,10 +21,10 @@ use ream_sys::{clock, process};
 /// The thread's stack: half of it is used on the way to a memory server.
 pub(super) const STACK: usize = 1024 * 1024;
 /// Fastest that a program can touch memory for the first time, in pages a microsecond: 20 GB/s.
-const TOUCH_RATE: u64 = 5;
+pub(super) const TOUCH_RATE: u64 = 5;
 /// Shortest and longest sleep, microseconds.
-const SHORTEST: u64 = 200;
-const LONGEST: u64 = 50_000;
+pub(super) const SHORTEST: u64 = 200;
+pub(super) const LONGEST: u64 = 50_000;
 /// The sleep while even everything reserved would fit: whoever starves meanwhile takes more than the budget after half a second.
 const IDLE: u64 = 200_000;
 
@@ -272,7 +272,7 @@ fn margin(limit: u64, wires: &Wires) -> u64 {
 }
 
 /// Anonymous pages of the whole process: an upper bound for the managed ones, for the price of one read.
-fn anonymous(statm: Fd) -> u64 {
+pub(super) fn anonymous(statm: Fd) -> u64 {
     let mut text = [0u8; 128];
     let Ok(len) = file::read_at(statm, &mut text, 0) else { return u64::MAX };
     let mut fields = text.get(..len).unwrap_or(&[]).split(|byte| *byte == b' ').map(|field| {
@@ -300,7 +300,7 @@ pub(super) struct Counted {
 }
 
 /// Managed pages that are in RAM, counted.
-fn exact(pagemap: &mut Pagemap) -> Counted {
+pub(super) fn exact(pagemap: &mut Pagemap) -> Counted {
     let mut counted = Counted::default();
     // A copy of the list in pieces, so that the lock is not held while page tables are walked.
     let mut from = Page(0);
