@@ -259,6 +259,29 @@ fn sigterm_tells_clients_and_ends_after_them() {
     assert_eq!(server.wait(), Some(0), "{}", server.log());
 }
 
+/// It is asked how things stand, and has new connections of its sessions, to the end; new sessions it has not.
+#[test]
+fn a_server_that_is_about_to_end_serves_its_sessions() {
+    let mut server = MemoryServer::start("1G", &["--drain", "600"]);
+    let arguments = ["64", "8", "2", "1"];
+    let (Some(plain), Some(paged)) = (checksum(arguments), checksum(arguments)) else { return };
+    let running = server.store(paged.memory(16)).deadline(120).start();
+    server.until("pages_received_total", |pages| pages > 1000);
+    server.signal(libc::SIGTERM);
+    server.until("ending", |ending| ending == 1);
+    let name = format!("tcp://{}", server.address);
+    let mut status = Command::new(ream_tests::ream_binary());
+    status.args(["status", "--server", &name, "--key"]).arg(server.file("client.key"));
+    let status = status.arg("--servers").arg(server.file("servers")).output().expect("ream status");
+    assert!(String::from_utf8_lossy(&status.stdout).starts_with(&format!("{name} (about to end)\n")), "{status:?}");
+    let Some(late) = checksum(["1", "1", "1", "0"]) else { return };
+    server.store(late.memory(16)).unmeasured().finish().exited(125).says("it is about to end");
+    let outcome = running.finish();
+    assert_eq!(outcome.stdout, plain.finish().stdout, "{}", outcome.describe());
+    outcome.exited(0).says("is about to end");
+    assert_eq!(server.wait(), Some(0), "{}", server.log());
+}
+
 #[test]
 fn without_security_both_sides_say_so() {
     let server = MemoryServer::start("1G", &["--insecure"]);

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// Connections at a time; of those, ones that have not shown who they are; and of these, ones from one address.
@@ -174,7 +175,8 @@ impl Server {
     }
 
     /// Serves until `told` returns, which it does when the server is to end; then until no client has a store any more, or
-    /// the time for that is over, or `told` returns again.
+    /// the time for that is over, or `told` returns again. Until the very end connections are accepted: sessions that are there fork,
+    /// and ask how things stand.
     ///
     /// # Errors
     /// A thread cannot be had.
@@ -193,36 +195,34 @@ impl Server {
                 .stack_size(STACK)
                 .spawn(move || metrics::serve(metrics, leases, metrics::PATIENCE))?;
         }
-        let (sender, twice) = std::sync::mpsc::channel();
-        let closing = listener.try_clone()?;
-        let ending = state.clone();
+        let (sender, signals) = std::sync::mpsc::channel();
         std::thread::Builder::new().stack_size(STACK).spawn(move || {
-            told();
-            ending.leases.counters.ending.store(true, Ordering::SeqCst);
+            for _ in 0..2 {
+                told();
+                let _ = sender.send(());
+            }
+        })?;
+        let (closing, ending, over) = (listener.try_clone()?, state.clone(), Arc::new(AtomicBool::new(false)));
+        let is_over = over.clone();
+        std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            // Who tells has gone when this fails, and so nobody says when to end.
+            if signals.recv().is_err() {
+                return;
+            }
+            ending.drain(drain, &signals);
+            over.store(true, Ordering::SeqCst);
             // Accepting ends with an error.
             let _ = SockRef::from(&closing).shutdown(Shutdown::Both);
-            told();
-            let _ = sender.send(());
         })?;
-        let counters = &state.leases.counters;
-        while !counters.ending.load(Ordering::SeqCst) {
+        while !is_over.load(Ordering::SeqCst) {
             match listener.accept() {
                 Ok((stream, peer)) => state.welcome(stream, peer)?,
-                Err(_) if counters.ending.load(Ordering::SeqCst) => break,
+                Err(_) if is_over.load(Ordering::SeqCst) => break,
                 Err(error) => {
                     log::stranger("accept", &[("error", &error)]);
                     // Most probably too many open files; they become fewer.
                     std::thread::sleep(Duration::from_millis(10));
                 }
-            }
-        }
-        drop(listener);
-        let deadline = Instant::now() + drain;
-        log::event("info", "ending", &[("leases", &state.leases.count()), ("seconds", &drain.as_secs())]);
-        while state.leases.in_use() > 0 && Instant::now() < deadline {
-            let left = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
-            if twice.recv_timeout(left).is_ok() {
-                break;
             }
         }
         log::event("info", "ended", &[("in_use", &state.leases.in_use())]);
@@ -231,6 +231,19 @@ impl Server {
 }
 
 impl State {
+    /// No more leases are given. Returns when nobody has a store, when the time is over, or when this is said again.
+    fn drain(&self, drain: Duration, again: &Receiver<()>) {
+        self.leases.counters.ending.store(true, Ordering::SeqCst);
+        let deadline = Instant::now() + drain;
+        log::event("info", "ending", &[("leases", &self.leases.count()), ("seconds", &drain.as_secs())]);
+        while self.leases.in_use() > 0 && Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
+            if again.recv_timeout(left).is_ok() {
+                break;
+            }
+        }
+    }
+
     /// A thread for a new connection, or its end.
     fn welcome(self: &Arc<State>, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
         self.leases.counters.connections.add(1);

@@ -273,6 +273,12 @@ impl Remote {
             remote.note_alarms(index);
             let deadline = if alone { config.deadline_us } else { DIAL.min(config.deadline_us) };
             match dial::dial(&way, deadline) {
+                Ok((lanes, _)) if !alone && inherited.is_none() && lanes[WRITE].ending => {
+                    if let Some(peer) = remote.peers.get_mut(index) {
+                        peer.generation = generation;
+                        peer.decline(&lanes, process::now_us());
+                    }
+                }
                 Ok(dialled) => {
                     remote.rise(index, dialled, way, generation);
                     let anchor = heir.filter(|_| inherited.is_some()).map(|heir| heir.anchor(index, &way, deadline));
@@ -282,6 +288,14 @@ impl Remote {
                     }
                 }
                 Err(errno) => _ = first.get_or_insert(errno),
+            }
+        }
+        // They are used for as long as they are there.
+        for index in 0..remote.count {
+            let needed = remote.up == 0 && !local && remote.peers.get(index).is_some_and(|peer| peer.ending);
+            let Some((way, generation)) = remote.way(index).filter(|_| needed) else { continue };
+            if let Ok(dialled) = dial::dial(&way, DIAL.min(config.deadline_us)) {
+                remote.rise(index, dialled, way, generation);
             }
         }
         if remote.up == 0 && !local {

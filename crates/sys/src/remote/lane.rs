@@ -12,7 +12,7 @@ use crate::tcp::{self, Address, Header, Stream};
 use crate::{Errno, process};
 use ream_page::PAGE_BYTES;
 use ream_wire::hello::{ANSWER, Answer, Connection, HELLO, Hello, PREAMBLE, Purpose, RANDOM, directions};
-use ream_wire::message::{HEADER, Kind, Reply, Request, Status, between};
+use ream_wire::message::{ENDING, HEADER, Kind, Reply, Request, Status, between};
 use ream_wire::seal::{Direction, KEY, PageKey, Place};
 use ream_wire::{MOST_PAGES, SEAL};
 
@@ -75,6 +75,8 @@ pub(super) struct Lane {
     wakes_at: u32,
     /// For sending, and for receiving.
     transfers: MapSlice<Transfer>,
+    /// Whether its server was about to end when it was opened.
+    pub(super) ending: bool,
 }
 
 /// Bytes of pages that are received at once.
@@ -88,6 +90,8 @@ struct Greeted {
     to: Direction,
     from: Direction,
     store: u32,
+    /// Whether the server is about to end.
+    ending: bool,
 }
 
 impl Greeted {
@@ -103,6 +107,7 @@ impl Greeted {
         let (header, tag) = message.split_first_chunk::<HEADER>().ok_or(PROTOCOL)?;
         self.from.verify(header, tag.try_into().map_err(|_| PROTOCOL)?).map_err(IO)?;
         let reply = Reply::parse(header, &asked).map_err(IO)?;
+        self.ending = reply.notices & ENDING != 0;
         if reply.status == Status::Done { Ok(()) } else { Err(PROTOCOL) }
     }
 }
@@ -146,15 +151,15 @@ impl Lane {
         stream.receive(&mut answer)?;
         let answer = Answer::parse(&answer, &hello, &way.secret).ok_or(PROTOCOL)?;
         let (to, from) = directions(&hello, &answer, &way.secret).ok_or(PROTOCOL)?;
-        let mut greeted = Greeted { to, from, store: answer.store };
+        let mut greeted = Greeted { to, from, store: answer.store, ending: false };
         greeted.ask(stream, Kind::Ping, answer.store)?;
         Ok(greeted)
     }
 
     fn set_up(way: &Way, stream: &Stream, purpose: Purpose, store: u32, bytes: usize) -> Result<(Lane, u32), Errno> {
-        let Greeted { to, from, store } = Lane::greet(way, stream, purpose, store)?;
+        let Greeted { to, from, store, ending } = Lane::greet(way, stream, purpose, store)?;
         stream.ready()?;
-        Ok((Lane::new(stream.fd, to, from, bytes)?, store))
+        Ok((Lane { ending, ..Lane::new(stream.fd, to, from, bytes)? }, store))
     }
 
     fn new(fd: Fd, to: Direction, from: Direction, bytes: usize) -> Result<Lane, Errno> {
@@ -176,6 +181,7 @@ impl Lane {
             heard: process::now_us(),
             wakes_at: 1,
             transfers: MapSlice::new(2)?,
+            ending: false,
         })
     }
 

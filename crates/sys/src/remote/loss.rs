@@ -6,7 +6,7 @@
 
 use super::dial::Dialler;
 use super::peer::{Peer, State};
-use super::{DIAL, LANES, Lost, Nature, News, Remote, Table, Tier};
+use super::{DIAL, LANES, Lost, Nature, News, Remote, Table, Tier, WRITE};
 use crate::{Errno, Wait, process};
 use ream_wire::message::Kind;
 
@@ -136,6 +136,7 @@ impl Remote {
         if self.up == all && self.dialler.is_none() {
             return;
         }
+        let others = self.up != 0 || self.spill.is_some();
         for index in 0..self.count {
             let Some(peer) = self.peers.get_mut(index) else { continue };
             match peer.state {
@@ -147,9 +148,12 @@ impl Remote {
                     let generation = self.config.session.servers().get(index).map_or(0, |server| server.generation());
                     if generation != peer.generation {
                         peer.generation = generation;
+                        peer.ending = false;
                         peer.hurry();
                     }
-                    if now >= peer.retry_at && self.dialler.is_none() {
+                    // Who is about to end is not kept from it, as long as there are others.
+                    let ends = peer.ending && others;
+                    if now >= peer.retry_at && !ends && self.dialler.is_none() {
                         self.call(index, now);
                     }
                 }
@@ -219,7 +223,9 @@ impl Remote {
         let dialled = dialler.take();
         let Some(peer) = self.peers.get_mut(index) else { return };
         let (way, generation) = (peer.way, peer.generation);
+        let others = self.up != 0 || self.spill.is_some();
         match (dialled, way) {
+            (Ok((lanes, _)), _) if others && lanes[WRITE].ending => peer.decline(&lanes, now),
             (Ok(dialled), Some(way)) => {
                 self.rise(index, dialled, way, generation);
                 self.mend.wake();

@@ -108,6 +108,14 @@ impl Peer {
         while self.frees.pop().is_some() {}
     }
 
+    /// It is about to end, others are there, and nothing that we need is with it: these lanes are not for use. It is called again when the
+    /// session has another lease of it.
+    pub(super) fn decline(&mut self, lanes: &[Lane; LANES], now: u64) {
+        lanes.iter().for_each(|lane| file::close(lane.fd));
+        self.ending = true;
+        self.wait(now);
+    }
+
     /// There were so many alarms about it in the session. Since when there was one that a lane has not heard from it after, if any.
     pub(super) fn suspected(&mut self, alarms: u64, now: u64) -> Option<u64> {
         if alarms == self.outlived {

@@ -60,6 +60,25 @@ fn a_server_is_let_go_of_when_others_have_all_copies() {
     assert_eq!(servers.get(0).map(ream_stats::Server::losses), Some(0));
 }
 
+/// It is there until the end, and whoever is kept there would keep it from ending.
+#[test]
+fn who_was_let_go_of_is_called_when_there_is_another_lease() {
+    let mut remote = remote(2, |config| config.replicas = 2);
+    remote.peers[0].generation = remote.way(0).unwrap().1;
+    remote.note_ending(0);
+    assert!(lets_go(&mut remote));
+    let called = |remote: &mut Remote| {
+        for _ in 0..2 {
+            remote.peers[0].retry_at = 0;
+            remote.look_after();
+        }
+        remote.dialler.take().map(super::super::Dialler::take).is_some()
+    };
+    assert!(!called(&mut remote) && remote.peers[0].state == State::Down);
+    remote.config.session.servers().get(0).unwrap().grant(7, &[7; 32]);
+    assert!(called(&mut remote));
+}
+
 #[test]
 fn where_there_can_be_no_second_copy_one_is_enough() {
     let two = || {
