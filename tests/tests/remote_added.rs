@@ -375,6 +375,14 @@ fn what_cannot_be_added_is_refused_with_a_line() {
     let known = std::fs::read_to_string(client.file("servers")).expect("the list");
     std::fs::write(client.file("servers"), format!("{known}{again} {}\n", server.public)).expect("the list");
     refused(&add(&running, &again), &format!("it is tcp://{}, which the session has already", server.address));
+    // So it is at another address.
+    let other = format!("127.0.0.2:{port}");
+    let proxy = Proxy::before(&server.address, Arc::new(|_, _, _, _: &mut [u8]| {}));
+    for again in [&other, &proxy.address] {
+        let known = std::fs::read_to_string(client.file("servers")).expect("the list");
+        std::fs::write(client.file("servers"), format!("{known}{again} {}\n", server.public)).expect("the list");
+        refused(&add(&running, again), &format!("it is tcp://{}, which the session has already", server.address));
+    }
     // Nobody there.
     let gone = {
         let nobody = client.server("16M");

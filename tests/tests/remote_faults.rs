@@ -3,8 +3,10 @@
 //!
 //! How many faults there are can be set (`tests/src/harm.rs`).
 
-use ream_tests::{Build, Condition, Fleet, Harm, build};
+use ream_tests::{Build, Condition, Fleet, Harm, MemoryServer, Proxy, Run, build, tool};
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 fn now_ms() -> u64 {
     // SAFETY: the kernel fills in the structure.
@@ -141,6 +143,27 @@ fn sums_do_not_help_against_the_loss_of_two_at_once() {
     fleet.signal(1, libc::SIGKILL);
     assert_eq!(program.end().code(), Some(125), "{}", program.told());
     assert_eq!(program.told().matches("the program is stopped").count(), 1, "{}", program.told());
+}
+
+#[test]
+fn one_server_by_two_names_is_refused() {
+    let Some(program) = tool("true") else { return };
+    for options in [&[][..], &["--insecure"]] {
+        let server = MemoryServer::start("64M", options);
+        let proxy = Proxy::before(&server.address, Arc::new(|_, _, _, _: &mut [u8]| {}));
+        let name = format!("{},tcp://{}", server.address, proxy.address);
+        let list = server.file("servers");
+        let known = format!("{} {public}\n{} {public}\n", server.address, proxy.address, public = server.public);
+        std::fs::write(&list, known).expect("the list of servers");
+        let run = Run::of(&program).memory(64).store(Path::new(&format!("tcp://{name}")));
+        let run = match options {
+            [] => run.option("--key").option(server.file("client.key")).option("--servers").option(list),
+            _ => run.option("--insecure"),
+        };
+        let outcome = run.unmeasured().finish();
+        outcome.exited(125).says(&format!("tcp://{} is tcp://{}, by another name", proxy.address, server.address));
+        server.until("leases", |leases| leases == 0);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::place::Place;
 use crate::settings::{Given, Settings};
 use ream_options::show_size;
 use ream_server::client::{Caller, Calling, Lease, hold as hold_lease};
-use ream_server::keys::{self, Pair};
+use ream_server::keys::{self, Pair, Public};
 use ream_server::usable;
 use ream_stats::{Config, Remote, Text};
 use std::io;
@@ -87,6 +87,7 @@ struct Called {
     address: SocketAddr,
     lease: Lease,
     free: u64,
+    instance: u64,
     _calling: Calling,
 }
 
@@ -131,7 +132,46 @@ fn lease_at(settings: &Settings, server: &str) -> Result<Called, Failure> {
 fn lease_of(mut calling: Calling, server: &str) -> Result<Called, Failure> {
     let lease = calling.lease().map_err(|error| refused(server, &error))?;
     let status = calling.status().map_err(|error| refused(server, &error))?;
-    Ok(Called { address: calling.address(), lease, free: left(&figures(&status)), _calling: calling })
+    let figures = figures(&status);
+    let instance = figure(&figures, "ream_server_instance");
+    Ok(Called { address: calling.address(), lease, free: left(&figures), instance, _calling: calling })
+}
+
+/// What one server by two names has twice.
+struct Identity {
+    public: Option<Public>,
+    address: Option<SocketAddr>,
+    instance: u64,
+}
+
+impl Identity {
+    fn of(settings: &Settings, server: &str, called: Option<&Called>) -> Identity {
+        // What is wrong with the list was said when it was called.
+        let list = files(settings).ok().filter(|_| !settings.insecure);
+        let public = list.and_then(|(_, servers)| keys::server(&servers, server).ok().flatten());
+        let (address, instance) = called.map_or((None, 0), |called| (Some(called.address), called.instance));
+        Identity { public, address, instance }
+    }
+
+    fn is(&self, other: &Identity) -> bool {
+        self.public.is_some() && self.public == other.public
+            || self.address.is_some() && self.address == other.address
+            || self.instance != 0 && self.instance == other.instance
+    }
+}
+
+/// Refuses one server by two names: copies there are lost together.
+fn check_different(settings: &Settings, servers: &[(String, Result<Called, Failure>)]) -> Result<(), Failure> {
+    let all: Vec<_> =
+        servers.iter().map(|(server, called)| (server, Identity::of(settings, server, called.as_ref().ok()))).collect();
+    for (index, (server, identity)) in all.iter().enumerate() {
+        if let Some((first, _)) = all.iter().take(index).find(|(_, other)| identity.is(other)) {
+            return Err(Failure::new(format!(
+                "--store: tcp://{server} is tcp://{first}, by another name or with the same key; name each server once"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Memory for a session, at one server or at several.
@@ -153,6 +193,7 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
         let lost = || Err(Failure::new("a thread that called a memory server has ended"));
         calls.into_iter().map(|(server, call)| (server, call.join().unwrap_or_else(|_| lost()))).collect()
     });
+    check_different(settings, &servers)?;
     let there = servers.iter().filter(|(_, called)| called.is_ok()).count();
     let mut leased = Leased { servers };
     if there < settings.least_servers() {
@@ -277,6 +318,7 @@ fn remote_of(server: &str, called: Option<&Called>, insecure: bool, deadline: u3
         secret: called.map_or([0; 32], |called| called.lease.secret),
         deadline_ms: u64::from(deadline) * 1000,
         quota: called.map_or(0, |called| called.lease.quota),
+        instance: called.map_or(0, |called| called.instance),
     })
 }
 
@@ -289,9 +331,13 @@ pub fn figures(text: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
+fn figure(figures: &[(String, u64)], name: &str) -> u64 {
+    figures.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
+}
+
 /// Bytes that a server has left for us, by its figures.
 pub fn left(figures: &[(String, u64)]) -> u64 {
-    let figure = |name: &str| figures.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
+    let figure = |name: &str| figure(figures, name);
     let server = figure("ream_server_memory_bytes").saturating_sub(figure("ream_server_used_bytes"));
     server.min(figure("ream_client_quota_bytes").saturating_sub(figure("ream_client_used_bytes")))
 }
@@ -352,7 +398,7 @@ pub fn status(flags: Vec<Given>, json: bool) -> Result<String, Failure> {
         let lines: Vec<_> = figures.iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
         return Ok(format!("{{\n{}\n}}\n", lines.join(",\n")));
     }
-    let figure = |name: &str| figures.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value);
+    let figure = |name: &str| figure(&figures, name);
     let server_s = |name: &str| figure(&format!("ream_server_{name}"));
     let mut out = format!(
         "tcp://{server}{}\n  memory       {} of {} taken, by {} sessions\n  ours         {} of {}\n",

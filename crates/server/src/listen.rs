@@ -98,6 +98,8 @@ struct State {
     /// Those who have shown who they are.
     clients: Crowd<Whose>,
     patience: Duration,
+    /// By which a client without keys sees that two names are this server's.
+    instance: u64,
 }
 
 /// One of those who have not shown who they are, as long as it lives.
@@ -162,6 +164,7 @@ impl Server {
             addresses: Crowd::new(MOST_OF_ONE),
             clients: Crowd::new(MOST_OF_CLIENT),
             patience: config.patience,
+            instance: random().map_or(0, |[a, b, c, d, e, f, g, ..]| u64::from_le_bytes([a, b, c, d, e, f, g, 0])),
         };
         Ok(Server { listener, metrics, state: Arc::new(state), drain: config.drain })
     }
@@ -354,10 +357,11 @@ impl State {
                 }
                 [STATUS] => {
                     let own = format!(
-                        "ream_client_used_bytes {}\nream_client_quota_bytes {}\nream_client_pages_sent_total {}\n",
+                        "ream_client_used_bytes {}\nream_client_quota_bytes {}\nream_client_pages_sent_total {}\nream_server_instance {}\n",
                         owner.account.used(),
                         owner.account.limit(),
-                        owner.sent.get()
+                        owner.sent.get(),
+                        self.instance
                     );
                     [&[DONE][..], metrics::text(&self.leases).as_bytes(), own.as_bytes()].concat()
                 }

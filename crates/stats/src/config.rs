@@ -211,6 +211,8 @@ pub struct Remote {
     pub deadline_ms: u64,
     /// Bytes that the session may have there, by its first lease; 0 where there is none yet.
     pub quota: u64,
+    /// The number that it drew when it started; 0 where that is not known.
+    pub instance: u64,
 }
 
 impl Remote {
@@ -226,6 +228,7 @@ impl Remote {
         secret: [0; 32],
         deadline_ms: 0,
         quota: 0,
+        instance: 0,
     };
     /// Whether there is one.
     pub fn is_some(&self) -> bool {

@@ -4,6 +4,8 @@ use super::Kept;
 use crate::failure::{Failure, reason};
 use crate::remote;
 use ream_options::show_size;
+use ream_server::client::Caller;
+use ream_server::keys;
 use ream_stats::{Remote, SERVERS};
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -33,11 +35,20 @@ impl Kept {
         let first = self.config.remotes.first().copied().unwrap_or(Remote::NONE);
         let (key, servers) = self.files();
         let caller = remote::caller(first.sealed == 0, name, &key, &servers)?;
+        let has = |known: Vec<u8>| {
+            refuse(&format!(
+                "it is tcp://{}, which the session has already, by another name or with the same key",
+                String::from_utf8_lossy(&known)
+            ))
+        };
+        if let Caller::Known(_, public) = &caller {
+            let its = |remote: &Remote| keys::server(&servers, &String::from_utf8_lossy(remote.name.as_bytes()));
+            check(&known, |remote| its(remote).is_ok_and(|key| key == Some(*public))).map_err(has)?;
+        }
         let (remote, free, _calling) = remote::lease_more(name, &caller, &first, CALL)?;
         let place = |remote: &Remote| (remote.family, remote.address, remote.port, remote.scope);
-        check(&known, |known| place(known) == place(&remote)).map_err(|known| {
-            refuse(&format!("it is tcp://{}, which the session has already", String::from_utf8_lossy(&known)))
-        })?;
+        let drawn = remote.instance;
+        check(&known, |known| place(known) == place(&remote) || drawn != 0 && known.instance == drawn).map_err(has)?;
         let failed = |error: std::io::Error| refuse(&reason(&error));
         let hold = remote::hold_within(&remote, HOLD).map_err(failed)?;
         if !stays() {
