@@ -4,7 +4,7 @@
 use crate::Errno;
 use crate::file::{self, Fd};
 use crate::process::{self, SignalSet};
-use crate::syscall::{call2, call4, number};
+use crate::syscall::{call2, call4, call5, number};
 
 /// SIGPIPE alone.
 const PIPE: SignalSet = SignalSet(1 << 12);
@@ -29,6 +29,17 @@ pub fn write_all(fd: Fd, bytes: &[u8]) -> Result<(), Errno> {
         process::set_signal_mask(before);
     }
     written
+}
+
+/// Whether a write of no more than 4096 bytes would not wait now: it would be done, or fail. Whoever else writes there can change that.
+pub fn takes(fd: Fd) -> bool {
+    const POLLOUT: u32 = 4;
+    // struct pollfd: descriptor; events, and what has happened in the upper half.
+    let mut wish = [fd.0 as u32, if cfg!(target_endian = "big") { POLLOUT << 16 } else { POLLOUT }];
+    let mut now = [0u64; 2];
+    let (wish, now) = (wish.as_mut_ptr().expose_provenance(), now.as_mut_ptr().expose_provenance());
+    // SAFETY: the kernel writes to the record and to the struct timespec of 16 bytes.
+    unsafe { call5(number::__NR_ppoll, wish, 1, now, 0, 8) }.is_ok_and(|ready| ready > 0)
 }
 
 fn write(fd: Fd, mut bytes: &[u8]) -> Result<(), Errno> {
@@ -69,6 +80,19 @@ mod tests {
     extern crate std;
     use super::*;
     use std::os::fd::AsRawFd as _;
+
+    #[test]
+    fn who_would_be_waited_for_is_known_before() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let fd = Fd(ours.as_raw_fd());
+        assert!(takes(fd));
+        ours.set_nonblocking(true).unwrap();
+        while file::write(fd, &[0; 4096]).is_ok() {}
+        assert!(!takes(fd));
+        // It would fail, and not wait.
+        drop(theirs);
+        assert!(takes(fd) && takes(Fd(1 << 20)));
+    }
 
     /// Rust's test runner ignores SIGPIPE; blocked it comes all the same.
     #[test]
