@@ -167,6 +167,32 @@ fn one_server_by_two_names_is_refused() {
 }
 
 #[test]
+fn a_name_that_nobody_knows_is_said_and_left_out() {
+    let Some(program) = tool("true") else { return };
+    let server = MemoryServer::start("64M", &[]);
+    let name = format!("{},tcp://nowhere.invalid:7400", server.address);
+    let list = server.file("servers");
+    let known = format!(
+        "{} {public}\nnowhere.invalid:7400 {other}\n",
+        server.address,
+        public = server.public,
+        other = "ab".repeat(32)
+    );
+    std::fs::write(&list, known).expect("the list of servers");
+    let run = |options: &[&'static str]| {
+        let run = Run::of(&program).memory(64).store(Path::new(&format!("tcp://{name}"))).unmeasured();
+        let run = run.option("--key").option(server.file("client.key")).option("--servers").option(&list);
+        options.iter().fold(run, |run, option| run.option(option)).finish()
+    };
+    run(&["--replicas", "1"])
+        .exited(0)
+        .says("tcp://nowhere.invalid:7400: ")
+        .says("the program begins without it; ream add-store");
+    // Where copies are to be at two there are too few.
+    run(&[]).exited(125).says("1 of 2 memory servers can be had");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named_and_used_later() {
     let Some((_alone, mut fleet)) = Fleet::alone(3, "256M") else { return };
     fleet.signal(2, libc::SIGKILL);

@@ -177,6 +177,8 @@ fn check_different(settings: &Settings, servers: &[(String, Result<Called, Failu
 /// Memory for a session, at one server or at several.
 pub struct Leased {
     servers: Vec<(String, Result<Called, Failure>)>,
+    /// Why those are not among them whose names nobody knows.
+    nameless: Vec<Failure>,
 }
 
 /// Gets memory for a session.
@@ -195,7 +197,7 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
     });
     check_different(settings, &servers)?;
     let there = servers.iter().filter(|(_, called)| called.is_ok()).count();
-    let mut leased = Leased { servers };
+    let mut leased = Leased { servers, nameless: Vec::new() };
     if there < settings.least_servers() {
         let first =
             leased.servers.iter_mut().find_map(|(_, called)| called.as_mut().err().map(|failure| failure.text.clone()));
@@ -210,16 +212,31 @@ pub fn lease(settings: &Settings) -> Result<Leased, Failure> {
         };
         return Err(Failure::new(format!("{why}{more}")));
     }
+    // With sums it matters how many there are.
+    if !settings.parity {
+        leased.leave_out_nameless();
+    }
     Ok(leased)
 }
 
 impl Leased {
     /// Servers that cannot be reached now: the session begins without them.
     pub fn absent(&self) -> impl Iterator<Item = String> + '_ {
-        self.servers
-            .iter()
-            .filter_map(|(_, called)| called.as_ref().err())
-            .map(|failure| format!("{}; the program begins without it, and uses it when it is there", failure.text))
+        let absent = self.servers.iter().filter_map(|(_, called)| called.as_ref().err());
+        let absent = absent
+            .map(|failure| format!("{}; the program begins without it, and uses it when it is there", failure.text));
+        let nameless = self.nameless.iter().map(|failure| {
+            format!("{}; the program begins without it; ream add-store adds it when its name is known", failure.text)
+        });
+        absent.chain(nameless)
+    }
+
+    /// Where a server is without an address cannot be told to processes, now or later.
+    fn leave_out_nameless(&mut self) {
+        let (servers, nameless): (Vec<_>, Vec<_>) =
+            self.servers.drain(..).partition(|(server, called)| called.is_ok() || address_of(server).is_some());
+        self.servers = servers;
+        self.nameless = nameless.into_iter().filter_map(|(_, called)| called.err()).collect();
     }
 
     /// Where pages go, and how many bytes of them there may be. `local`: where the local copy, or the tier below, is.
@@ -286,12 +303,16 @@ pub fn lease_more(
     Ok((Remote { deadline_ms: first.deadline_ms, ..remote }, called.free, called))
 }
 
+fn address_of(server: &str) -> Option<SocketAddr> {
+    server.to_socket_addrs().ok()?.next()
+}
+
 fn remote_of(server: &str, called: Option<&Called>, insecure: bool, deadline: u32) -> Result<Remote, Failure> {
     let mut address = [0; 16];
     // Of one that is not there the name must do.
     let found = match called {
         Some(called) => Some(called.address),
-        None => server.to_socket_addrs().ok().and_then(|mut all| all.next()),
+        None => address_of(server),
     };
     let Some(found) = found else {
         return Err(Failure::new(format!("memory server tcp://{server}: no address for that name")));
