@@ -1,12 +1,12 @@
-//! `ream serve` as such: what it does where nobody reads.
+//! `ream serve` and `ream keys` as such: what they do where nobody reads, or nothing can be written.
 
-use ream_tests::{Run, ream_binary, tool};
+use ream_tests::{MemoryServer, Run, Scratch, is_root, ream_binary, skip, tool};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest that anything may take which is a matter of moments.
@@ -85,5 +85,65 @@ fn a_log_that_nobody_reads_is_not_waited_for() {
             panic!("it does not end");
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn shell(script: &str, arguments: &[&Path]) -> Output {
+    Command::new("sh").args(["-c", script, "sh"]).arg(ream_binary()).args(arguments).output().expect("a shell")
+}
+
+/// It has failed with one line that says this.
+fn refused(output: &Output, words: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(125) && said.lines().count() == 1, "{:?}: {said}", output.status);
+    assert!(said.contains(words), "{said}");
+}
+
+#[test]
+fn keys_that_cannot_be_written_leave_nothing() {
+    let scratch = Scratch::new("keys");
+    let key = scratch.file("key");
+    let here = |words: &str, output: &Output| {
+        refused(output, words);
+        assert_eq!(std::fs::read_dir(scratch.path()).expect("the directory").count(), 0, "{words}");
+    };
+    here("File too large", &shell("ulimit -f 0; \"$1\" keys \"$2\"", &[&key]));
+    // A soft limit does not matter.
+    let output = shell("ulimit -S -f 0; exec \"$1\" keys \"$2\"", &[&key]);
+    assert!(output.status.success() && output.stdout.len() == 65, "{output:?}");
+    let again = shell("\"$1\" keys \"$2\"", &[&key]);
+    assert_eq!((again.status.code(), again.stdout), (Some(0), output.stdout));
+    assert_eq!(std::fs::read_dir(scratch.path()).expect("the directory").count(), 1);
+}
+
+#[test]
+fn a_full_disk_leaves_no_key() {
+    if !is_root() {
+        return skip("keys on a full disk", "needs root");
+    }
+    let scratch = Scratch::new("full");
+    let script = "mount -t tmpfs -o size=16k none \"$2\" || exit 99; dd if=/dev/zero of=\"$2/x\" bs=4k 2>/dev/null
+        \"$1\" keys \"$2/key\"; r=$?; ls -A \"$2\"; rm \"$2/x\"; \"$1\" keys \"$2/key\" >&2 || r=98; exit $r";
+    let mut command = Command::new("unshare");
+    let output = command.args(["-m", "sh", "-c", script, "sh"]).arg(ream_binary()).arg(scratch.path()).output();
+    let output = output.expect("unshare");
+    if output.status.code() == Some(99) {
+        return skip("keys on a full disk", "nothing can be mounted");
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "x\n", "{said}");
+    assert!(output.status.code() == Some(125) && said.contains("No space left on device"), "{said}");
+}
+
+#[test]
+fn what_is_no_file_is_no_key_and_not_waited_for() {
+    let scratch = Scratch::new("keys");
+    let fifo = scratch.file("fifo");
+    assert!(shell("mkfifo -m 600 \"$2\"", &[&fifo]).status.success());
+    let server = MemoryServer::start("16M", &[]);
+    for path in [fifo.as_path(), scratch.path(), Path::new("/dev/null")] {
+        refused(&shell("timeout 20 \"$1\" keys \"$2\"", &[path]), "not a regular file");
+        let status = "timeout 20 \"$1\" status --server tcp://\"$3\" --servers \"$4\" --key \"$2\"";
+        refused(&shell(status, &[path, Path::new(&server.address), &server.file("servers")]), "not a regular file");
     }
 }

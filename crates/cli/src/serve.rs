@@ -134,6 +134,7 @@ pub fn keys(rest: &[OsString]) -> Result<String, Failure> {
             std::fs::create_dir_all(directory).map_err(failed)?;
         }
     }
+    os::lift_size_limit();
     let new = Pair::generate().map_err(failed)?;
     let pair = match new.save(&path) {
         Ok(()) => new,

@@ -3,11 +3,16 @@
 //! A private key's file has two lines, `private HEX` and `public HEX`, and nobody but its owner may read it. A server's
 //! list of clients has lines `PUBLIC [NAME [QUOTA]]`, a client's list of servers lines `HOST:PORT PUBLIC`.
 
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+/// O_NONBLOCK.
+const NONBLOCK: i32 = ream_sys::file::flags::NONBLOCK as i32;
 
 /// What is spoken on a control connection.
 pub(crate) const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
@@ -77,24 +82,50 @@ impl Pair {
         &self.private
     }
 
-    /// Writes it to a new file that only its owner may read.
+    /// Writes it to a new file that only its owner may read, whole or not at all.
     ///
     /// # Errors
     /// What the file system says; `AlreadyExists` where there is one.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let taken = || fs::symlink_metadata(path).is_ok();
+        let taken_already = || Err(io::ErrorKind::AlreadyExists.into());
+        let Some(name) = path.file_name().filter(|_| !taken()) else { return taken_already() };
+        let mut other = name.to_owned();
+        other.push(format!(".{}", std::process::id()));
+        let other = path.with_file_name(other);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&other)?;
         let text = format!("private {}\npublic {}\n", Public(self.private), self.public);
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let saved = written.and_then(|()| match fs::hard_link(&other, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            // A file system without such links.
+            Err(_) if taken() => taken_already(),
+            Err(_) => fs::rename(&other, path),
+            Ok(()) => Ok(()),
+        });
+        let _ = fs::remove_file(&other);
+        saved
+    }
+
+    /// Whether one half belongs to the other.
+    fn is_one(&self) -> bool {
+        let Some(mut half) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) else { return false };
+        half.set(&self.private);
+        half.pubkey() == self.public.0
     }
 
     /// Reads it from a file.
     ///
     /// # Errors
-    /// What the file system says; that others may read or change it; that it holds no key.
+    /// What the file system says; that it is no file, or that others may read or change it; that it holds no key.
     pub fn load(path: &Path) -> io::Result<Pair> {
-        let mut file = File::open(path)?;
-        let mode = file.metadata()?.mode();
+        // Nobody may ever write to what is no file.
+        let mut file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file; name another"));
+        }
+        let mode = metadata.mode();
         // systemd hands out credentials with an access list, which shows as the group's right to read.
         let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|directory| !directory.is_empty());
         let group = if credentials.is_some_and(|directory| path.starts_with(directory)) { 0o030 } else { 0o070 };
@@ -108,7 +139,11 @@ impl Pair {
         let half =
             |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| digits(rest.trim()));
         match (half("private "), half("public ")) {
-            (Some(private), Some(public)) => Ok(Pair { private, public: Public(public) }),
+            (Some(private), Some(public)) => {
+                Some(Pair { private, public: Public(public) }).filter(Pair::is_one).ok_or_else(|| {
+                    wrong("its public key is not that of its private key; put both back as they were made".to_owned())
+                })
+            }
             _ => Err(wrong("it holds no key made by ream keys".to_owned())),
         }
     }
@@ -213,6 +248,23 @@ mod tests {
         assert_eq!(pair.save(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
         assert_eq!(Pair::load(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        // Nothing else was left there, nor where it cannot be had.
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        for taken in [&directory, Path::new("/dev/null"), Path::new("/")] {
+            assert_eq!(pair.save(taken).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert!(Pair::load(taken).unwrap_err().to_string().starts_with("not a regular file"));
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn halves_of_two_pairs_are_refused() {
+        let directory = directory("halves");
+        let path = directory.join("key");
+        let [one, other] = [(); 2].map(|()| Pair::generate().unwrap());
+        Pair { public: other.public, ..one.clone() }.save(&path).unwrap();
+        let said = Pair::load(&path).unwrap_err().to_string();
+        assert!(said.starts_with("its public key is not that of its private key"), "{said}");
         std::fs::remove_dir_all(directory).unwrap();
     }
 
