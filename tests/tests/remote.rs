@@ -282,6 +282,23 @@ fn a_server_that_is_about_to_end_serves_its_sessions() {
     assert_eq!(server.wait(), Some(0), "{}", server.log());
 }
 
+/// Whoever has it may use the session's memory at the server.
+#[test]
+fn a_lease_is_in_no_core_dump() {
+    let server = MemoryServer::start("1G", &[]);
+    let Some(running) = busy(&server, &[]) else { return };
+    let maps = std::fs::read_to_string(format!("/proc/{}/smaps", running.pid)).expect("its mappings");
+    let of_session = maps.split("VmFlags:").zip(maps.split("VmFlags:").skip(1));
+    let flags: Vec<&str> = of_session
+        .filter(|(before, _)| before.contains("/memfd:ream-session"))
+        .filter_map(|(_, after)| after.lines().next())
+        .collect();
+    assert!(!flags.is_empty(), "{maps}");
+    assert!(flags.iter().all(|flags| flags.split_whitespace().any(|flag| flag == "dd")), "{flags:?}");
+    running.signal(libc::SIGKILL);
+    running.finish();
+}
+
 #[test]
 fn without_security_both_sides_say_so() {
     let server = MemoryServer::start("1G", &["--insecure"]);

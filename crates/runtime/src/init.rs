@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use ream_stats::{Address, Config, Refused, Region, Report, Session, Summary};
 use ream_sys::file::{self, Fd};
 use ream_sys::futex::{self, Scope};
-use ream_sys::memory::{self, Protection};
+use ream_sys::memory::{self, Advice, Protection};
 use ream_sys::syscall::{call3, number};
 use ream_sys::{Errno, process, quiet};
 
@@ -295,7 +295,11 @@ fn map(fd: Fd) -> Result<(*mut u8, usize), Errno> {
     const SEEK_END: usize = 2;
     // SAFETY: touches no memory; the position of a descriptor of our own.
     let bytes = unsafe { call3(number::__NR_lseek, fd.0 as usize, 0, SEEK_END) }?;
-    Ok((memory::map_shared(fd, bytes, Protection::ReadWrite)?.as_ptr(), bytes))
+    let start = memory::map_shared(fd, bytes, Protection::ReadWrite)?.as_ptr();
+    // What shows a memory server that it is this session is in there.
+    // SAFETY: what is left out of a core dump is no other.
+    let _ = unsafe { memory::advise(start.expose_provenance(), bytes.next_multiple_of(4096), Advice::DontDump) };
+    Ok((start, bytes))
 }
 
 /// Room for the closing summary, for whoever writes it: one thread of the session, once. Not on the stack, which may be a

@@ -342,6 +342,8 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::process;
+    use crate::thread::{self, Files};
+    use core::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn aligned_maps_are_aligned_and_zero() {
@@ -377,8 +379,8 @@ mod tests {
         }
     }
 
-    /// Whether the mapping at an address is kept from large pages.
-    fn is_kept_small(address: usize) -> bool {
+    /// Whether the mapping at an address has this flag.
+    fn has_flag(address: usize, flag: &str) -> bool {
         let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut here = false;
         for line in text.lines() {
@@ -388,15 +390,39 @@ mod tests {
                 here = (start..end).contains(&address);
             }
             if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| here) {
-                return flags.split(' ').any(|flag| flag == "nh");
+                return flags.split(' ').any(|one| one == flag);
             }
         }
         panic!("not mapped");
     }
 
+    static ON_STACK: AtomicUsize = AtomicUsize::new(0);
+
+    fn stay(_: *mut ()) -> ! {
+        let here = 0u8;
+        ON_STACK.store((&raw const here).expose_provenance(), Ordering::SeqCst);
+        while ON_STACK.load(Ordering::SeqCst) != 0 {
+            process::sleep_us(100);
+        }
+        thread::exit()
+    }
+
+    #[test]
+    fn stacks_of_own_threads_are_in_no_core_dump() {
+        // SAFETY: `stay` uses no thread-local data, and no argument.
+        let own = unsafe { thread::spawn(stay, core::ptr::null_mut(), 64 << 10, Files::Shared) }.unwrap();
+        while ON_STACK.load(Ordering::SeqCst) == 0 {
+            process::sleep_us(100);
+        }
+        let left_out = has_flag(ON_STACK.load(Ordering::SeqCst), "dd");
+        ON_STACK.store(0, Ordering::SeqCst);
+        own.join();
+        assert!(left_out);
+    }
+
     #[test]
     fn what_is_used_of_a_table_decides_on_its_pages() {
-        let pages = |slice: MapSlice<u8>| is_kept_small(slice.as_ptr().expose_provenance());
+        let pages = |slice: MapSlice<u8>| has_flag(slice.as_ptr().expose_provenance(), "nh");
         assert!(pages(MapSlice::new(1 << 20).unwrap()));
         assert!(!pages(MapSlice::new(LARGE_TABLE).unwrap()));
         assert!(pages(MapSlice::with_room(8 * LARGE_TABLE, LARGE_TABLE - 1).unwrap()));

@@ -4,7 +4,7 @@
 use crate::Errno;
 use crate::deserted;
 use crate::futex::{self, Scope};
-use crate::memory::{self, Protection};
+use crate::memory::{self, Advice, Protection};
 use crate::process::{self, SignalSet};
 use crate::syscall::{call1, number};
 use core::arch::asm;
@@ -100,6 +100,8 @@ pub unsafe fn spawn(
     // SAFETY: the mapping made above: first page the guard, `Start` at the upper end, 64-byte aligned.
     let start = unsafe {
         let _ = memory::protect(stack, PAGE_BYTES, Protection::None);
+        // Keys, and what shows who we are, have been on it.
+        let _ = memory::advise(stack.expose_provenance(), bytes, Advice::DontDump);
         let start: *mut Start = stack.add(bytes - size_of::<Start>()).cast();
         start.write(Start { entry, argument, id: AtomicU32::new(0) });
         start

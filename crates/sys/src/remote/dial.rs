@@ -54,6 +54,8 @@ impl Dialler {
     pub(super) fn start(peer: usize, way: &Way, deadline_us: u64) -> Result<Dialler, Errno> {
         let memory = MapSlice::<u64>::new(size_of::<Desk>().div_ceil(8))?;
         let desk: *mut Desk = memory.as_ptr().cast();
+        // SAFETY: what is left out of a core dump is no other.
+        let _ = unsafe { crate::memory::advise(desk.expose_provenance(), 4096, crate::memory::Advice::DontDump) };
         // SAFETY: fresh memory, aligned and large enough.
         unsafe {
             desk.write(Desk { way: *way, deadline_us, dialled: UnsafeCell::new(None), done: AtomicBool::new(false) });
