@@ -282,6 +282,15 @@ fn a_server_that_is_about_to_end_serves_its_sessions() {
     assert_eq!(server.wait(), Some(0), "{}", server.log());
 }
 
+#[test]
+fn a_store_limit_ends_the_program_with_a_line_that_names_it() {
+    let server = MemoryServer::start("1G", &[]);
+    let Some(run) = checksum(["64", "1", "2", "0"]) else { return };
+    let outcome = server.store(run.memory(16)).option("--store-limit=20M").finish();
+    one_line(&outcome, &server.address, "the session may store no more (--store-limit)");
+    assert!(!outcome.err().contains("add-store"), "{}", outcome.describe());
+}
+
 /// Whoever has it may use the session's memory at the server.
 #[test]
 fn a_lease_is_in_no_core_dump() {

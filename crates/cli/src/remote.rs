@@ -76,7 +76,7 @@ fn call(settings: &Settings, server: &str) -> Result<Calling, Failure> {
 
 fn refused(server: &str, error: &io::Error) -> Failure {
     let mend = match error.kind() {
-        io::ErrorKind::ConnectionRefused => "; is ream serve running there?",
+        io::ErrorKind::ConnectionRefused => " (is ream serve running there?)",
         _ => "",
     };
     Failure::new(format!("memory server tcp://{server}: {}{mend}", reason(error)))
@@ -431,7 +431,7 @@ pub fn status(flags: Vec<Given>, json: bool) -> Result<String, Failure> {
         show_size(figure("ream_client_quota_bytes")),
     );
     out += &format!(
-        "  connections  {} now, {} so far\n  pages        {} received, {} sent\n  refused      {} strangers, {} not genuine, {} late, {} too many; pages: {} full, {} over quota, {} not there\n",
+        "  connections  {} now, {} so far\n  pages        {} received, {} sent\n  refused      {} strangers, {} not genuine, {} late, {} too many; requests: {} full, {} over quota, {} not there\n",
         server_s("connections"),
         server_s("connections_total"),
         server_s("pages_received_total"),

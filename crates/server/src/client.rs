@@ -44,7 +44,7 @@ fn explain(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => io::Error::new(
             error.kind(),
-            "it ended the conversation: it does not know our key, has another key than we know, or speaks another version",
+            "it ended the conversation: it does not know our key, has another key than we know, speaks another version, has too many connections, or only one side is --insecure",
         ),
         io::ErrorKind::InvalidData => {
             io::Error::new(error.kind(), "its answer is not genuine: it has another key than we know")

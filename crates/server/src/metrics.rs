@@ -85,8 +85,13 @@ pub(crate) fn text(leases: &Leases) -> String {
         "Connections ended since the client's host answered nothing any more.",
         counters.late.get(),
     );
-    line("full_total", "counter", "Pages refused, memory being full.", counters.full.get());
-    line("quota_total", "counter", "Pages refused, a client having all that it may.", counters.quota.get());
+    line("full_total", "counter", "Requests to keep pages refused, memory being full.", counters.full.get());
+    line(
+        "quota_total",
+        "counter",
+        "Requests to keep pages refused, a client having all that it may.",
+        counters.quota.get(),
+    );
     line("refused_total", "counter", "Requests for what is not there or another's.", counters.refused.get());
     text
 }

@@ -100,6 +100,13 @@ pub(super) fn session_of(id: u32) -> Option<&'static Session> {
     unsafe { Session::open(mapping, bytes, nonce) }.ok()
 }
 
+impl Server {
+    /// How long it takes to answer, in microseconds, if that was ever measured.
+    fn latency(&self) -> Option<u64> {
+        Some(self.latency_us).filter(|us| *us > 0)
+    }
+}
+
 impl Servers {
     /// A few lines.
     pub fn text(&self) -> String {
@@ -120,7 +127,8 @@ impl Servers {
             let state = if server.linked == self.processes { "used" } else { "away" };
             let pages = show_size(server.pages * 4096);
             let left = server.free.map_or_else(String::new, |free| format!(", {} left", show_size(free)));
-            text += &format!("  {}: {state}, {pages} there{left}, {} us", server.name, server.latency_us);
+            let latency = server.latency().map_or_else(|| "-".to_owned(), |us| format!("{us} us"));
+            text += &format!("  {}: {state}, {pages} there{left}, {latency}", server.name);
             if server.losses > 0 {
                 text += &format!(", lost {} times", server.losses);
             }
@@ -144,7 +152,7 @@ impl Servers {
                 quoted(&server.name),
                 server.linked == self.processes,
                 server.free.map_or_else(|| "null".to_owned(), |free| free.to_string()),
-                server.latency_us,
+                server.latency().map_or_else(|| "null".to_owned(), |us| us.to_string()),
                 server.losses,
                 server.pages,
                 server.forged
@@ -174,18 +182,19 @@ mod tests {
     /// Of a server that nobody asks what it has left nothing is said.
     #[test]
     fn what_is_left_is_said_where_it_is_known() {
-        let servers = |free| {
+        let servers = |free, latency_us| {
             let name = "tcp://a:1".to_owned();
-            let server = Server { name, linked: 1, free, latency_us: 9, losses: 0, pages: 256, forged: 0 };
+            let server = Server { name, linked: 1, free, latency_us, losses: 0, pages: 256, forged: 0 };
             let (stored, missing, again, spilled, forged) = (256, 0, 0, 0, 0);
             let (copies, processes, list) = (1, 1, vec![server]);
             let (spill, below, parity) = (false, false, false);
             Servers { list, copies, spill, below, parity, processes, stored, missing, again, spilled, forged }
         };
-        let (asked, alone) = (servers(Some(1 << 30)), servers(None));
+        let (asked, alone) = (servers(Some(1 << 30), 9), servers(None, 0));
         assert!(asked.text().contains("tcp://a:1: used, 1 MiB there, 1 GiB left, 9 us"), "{}", asked.text());
-        assert!(alone.text().contains("tcp://a:1: used, 1 MiB there, 9 us"), "{}", alone.text());
+        assert!(alone.text().contains("tcp://a:1: used, 1 MiB there, -\n"), "{}", alone.text());
         let json: serde_json::Value = serde_json::from_str(&format!("{{{}}}", alone.json())).unwrap();
         assert!(json["store"]["servers"][0]["free"].is_null(), "{json}");
+        assert!(json["store"]["servers"][0]["latency_us"].is_null(), "{json}");
     }
 }

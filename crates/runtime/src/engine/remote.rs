@@ -132,6 +132,15 @@ fn is_short_of_local_room() -> bool {
     })
 }
 
+/// Whether it is --store-limit, and not the memory servers, that leaves no more room: nearly all of it is taken.
+fn has_stored_what_it_may(shard: &Shard<LinuxMachine>) -> bool {
+    ENGINE.session().is_some_and(|session| {
+        let (most, limit) = (session.config().store_ceiling_bytes, session.servers().limit());
+        let stored = session.ledger().peak_stored().max(shard.slots_in_use() * 4096);
+        most != 0 && limit >= most && stored / 7 >= most / 8
+    })
+}
+
 /// What the file here is.
 fn local() -> &'static str {
     if is_above_a_disk() { "the disk below the memory servers" } else { "the local copy (--spill)" }
@@ -267,8 +276,17 @@ pub(super) fn explain(why: Fatal, shard: &mut Shard<LinuxMachine>) {
                 ));
                 end()
             }
+            if has_stored_what_it_may(shard) {
+                tell(format_args!(
+                    "the session may store no more (--store-limit): the memory server {} holds {} MiB of this program, and {} MiB more are managed; the program is stopped; raise --store-limit",
+                    Names(u32::MAX),
+                    shard.slots_in_use() / 256,
+                    shard.used() / 256,
+                ));
+                end()
+            }
             tell(format_args!(
-                "the memory server {} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --quota or --memory there, or add a server in time (ream add-store)",
+                "the memory server {} has no room left for this program (errno {errno}): it holds {} MiB, and {} MiB more are managed; the program is stopped; raise --memory, --quota or the quota in the list of clients there, or add a server in time (ream add-store)",
                 Names(u32::MAX),
                 shard.slots_in_use() / 256,
                 shard.used() / 256,
