@@ -15,18 +15,28 @@ impl<M: Machine> Shard<M> {
     /// comes in pieces, because some of it was used apart from the rest, would stay in pieces.
     pub(crate) fn judge_use(&mut self, start: Page, pages: u32) {
         let run = Run { start, pages: pages as u64 };
-        let words = || pages_of(run).map(|page| self.table.word(page));
-        if pages < BLOCK_PAGES || words().any(|word| word.state() != State::Stored) {
+        if pages < BLOCK_PAGES {
             return self.forget_stale_use(run);
         }
         let resident = self.count(State::Resident);
-        let come_round = words().filter(|word| replacement::comes_round(self.evicted_since(*word), resident)).count();
-        let were = words().filter(|word| word.hot()).count();
-        let (comes_round, was) = (come_round as u32 * 2 > BLOCK_PAGES, were as u32 * 2 > BLOCK_PAGES);
+        let (mut stored, mut were, mut come_round) = (0, 0, 0);
+        for page in pages_of(run) {
+            let word = self.table.word(page);
+            stored += (word.state() == State::Stored) as u32;
+            were += word.hot() as u32;
+            come_round += replacement::comes_round(self.evicted_since(word), resident) as u32;
+        }
+        if stored < BLOCK_PAGES {
+            return self.forget_stale_use(run);
+        }
+        let (comes_round, was) = (come_round * 2 > BLOCK_PAGES, were * 2 > BLOCK_PAGES);
         if was && comes_round {
             self.trial.returned(were as u64);
         }
         let hot = comes_round && self.becomes_hot(was);
+        if were == if hot { BLOCK_PAGES } else { 0 } {
+            return;
+        }
         for page in pages_of(run) {
             let word = self.table.word(page);
             if word.hot() != hot && self.usage(page) != Usage::Keep {
