@@ -255,8 +255,8 @@ fn blocks_in_few_pieces_come_back_on_large_pages() {
         reads += pass(false).1;
         world.finish();
     }
-    // A few stay in memory.
-    assert!(whole * 2 > away && away > SEEDS * BLOCKS * PASSES / 2, "{whole} of {away} blocks");
+    // A few stay in memory, of those that came whole first.
+    assert!(whole * 5 > away * 2 && away > SEEDS * BLOCKS * PASSES / 2, "{whole} of {away} blocks");
     assert!(reads * 4 < pieces * 3, "{reads} reads, {pieces} before");
 }
 
