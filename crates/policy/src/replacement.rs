@@ -291,7 +291,7 @@ pub fn refault_is_hot(distance: u64, resident: u64) -> bool {
 /// Whether a page that is read again together with many others so many evictions after its own may belong to the hot ones: a
 /// part of what is gone through again and again is worth being kept, if it is not many times as large as memory.
 pub fn comes_round(distance: u64, resident: u64) -> bool {
-    distance / 3 < resident
+    distance / 2 < resident
 }
 
 #[cfg(test)]
