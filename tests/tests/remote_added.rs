@@ -333,7 +333,7 @@ fn without_another_server_it_is_stopped_and_with_a_limit_as_well() {
     let Some(outcome) = outgrows(1, "96", None, &[]) else { return };
     outcome.exited(125).says("has no room left").says("ream add-store");
     let Some(outcome) = outgrows(1, "96", Some("1G"), &["--store-limit", "64M"]) else { return };
-    outcome.exited(125).says("has no room left");
+    outcome.exited(125).says("may store no more (--store-limit)");
     for (second, options) in [("128", &["--replicas", "1"][..]), ("70", &["--parity"])] {
         let Some(outcome) = outgrows(3, second, None, options) else { return };
         outcome.exited(125).says("has no room left");
