@@ -248,7 +248,11 @@ impl<M: Machine> Shard<M> {
     fn cool_one(&mut self) -> Option<u32> {
         let resident = self.count(State::Resident);
         self.trial.pass(self.evictions, resident + self.count(State::Stored));
-        let queue = self.trial.victim(resident - self.hot_resident, self.hot_resident);
+        let queue = match self.trial.victim(resident - self.hot_resident, self.hot_resident) {
+            // What is fetched is new, would be the first to leave again, and may have five eighths.
+            Queue::New if self.fetches() && self.hot_resident * 8 > resident * 3 => Queue::Hot,
+            queue => queue,
+        };
         let (queue, (start, pages)) = match queue {
             Queue::New => match self.take(List::New) {
                 Some(entry) => (Queue::New, entry),

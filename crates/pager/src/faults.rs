@@ -388,8 +388,13 @@ impl<M: Machine> Shard<M> {
     pub(crate) fn may_read_ahead(&self, pages: u64) -> bool {
         self.tags_free > SPARE_TAGS
             && self.may_ask_ahead()
-            && self.count(State::Ahead) + self.count(State::Reading) + pages <= self.marks.ahead
+            && self.may_stage(pages)
             && self.free_pages() + self.count(State::Clean) >= self.marks.low / 2 + pages
+    }
+
+    /// Whether so many pages more that nobody has touched may be in the staging area.
+    pub(crate) fn may_stage(&self, pages: u64) -> bool {
+        self.count(State::Ahead) + self.count(State::Reading) + pages <= self.marks.ahead
     }
 
     fn read_ahead(&mut self, plan: &Plan) {

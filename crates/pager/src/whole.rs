@@ -97,7 +97,12 @@ impl<M: Machine> Shard<M> {
             let Some(newest) = self.errands.0.iter().position(Option::is_some) else { return false };
             let Some(mut errand) = self.errands.0.get(newest).copied().flatten() else { return false };
             let part = self.part(&errand);
-            if part.is_some_and(|part| !self.fetch_part(part, &mut errand.missed)) {
+            // What was asked for in the first pass is installed in a later one.
+            let comes = errand.passes < PASSES && part.is_some_and(|part| self.is_under_way(part));
+            if comes || part.is_some_and(|part| !self.fetch_part(part, &mut errand.missed)) {
+                if !self.may_stage(PIECE as u64) && self.keep_behind(&errand) {
+                    continue;
+                }
                 // It has its turn again when something has come or gone.
                 if let Some(place) = self.errands.0.get_mut(newest) {
                     *place = Some(errand);
@@ -111,6 +116,36 @@ impl<M: Machine> Shard<M> {
                 *place = now.and_then(|errand| errand.after(pages, index > newest));
             }
         }
+        self.fetches()
+    }
+
+    /// Installs what has come since the errand went by, so that it is staged no longer. Returns whether there was any.
+    fn keep_behind(&mut self, errand: &Errand) -> bool {
+        let before = self.count(State::Ahead);
+        let mut behind = Errand::new(errand.origin, errand.bounds, errand.most, 1);
+        loop {
+            let (next, stop) = match behind.downwards {
+                true => (behind.down, errand.down),
+                false => (behind.up, errand.up),
+            };
+            let has_arrived = match (next, stop) {
+                (Some(next), Some(stop)) if behind.downwards => next.0 <= stop.0,
+                (Some(next), Some(stop)) => next.0 >= stop.0,
+                _ => false,
+            };
+            let part = if has_arrived { None } else { self.part(&behind) };
+            if let Some(part) = part {
+                self.keep(part);
+            }
+            behind.pass(part);
+            if behind.up.is_none() && behind.down.is_none() {
+                return self.count(State::Ahead) < before;
+            }
+        }
+    }
+
+    /// Whether something is fetched that may have memory which others used much.
+    pub(crate) fn fetches(&self) -> bool {
         self.errands.0.iter().any(Option::is_some)
     }
 
@@ -183,6 +218,10 @@ impl<M: Machine> Shard<M> {
         }
         // Where it lies in more places than there are operations, something is left out.
         !crate::table::pages(Run { start, pages: pages as u64 }).any(|page| self.is_stored(page))
+    }
+
+    fn is_under_way(&self, part: Run) -> bool {
+        crate::table::pages(part).any(|page| self.table.word(page).state() == State::Reading)
     }
 
     fn is_stored(&self, page: Page) -> bool {

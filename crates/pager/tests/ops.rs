@@ -208,6 +208,25 @@ fn whereabouts(world: &World, run: Run) -> (u64, u64, u64) {
     (found.resident, found.staged, found.stored)
 }
 
+/// Where memory is full of what is used again and again what will be needed finds room all the same, though only an eighth of the
+/// budget may be staged untouched: that was all that came.
+#[test]
+fn what_will_be_needed_finds_room() {
+    for seed in 1..6 {
+        let filled = [Op::Map(0, 2000), Op::Walk(0, 0, 2000, 1, true), Op::Map(1, 4600), Op::Walk(1, 0, 4600, 1, true)];
+        let rounds = [Op::Walk(1, 0, 4600, 1, false); 6];
+        let mut world = lived(seed, 4500, Fetch::Auto, &[&filled[..], &rounds].concat());
+        let run = world.run_of(0);
+        assert!(whereabouts(&world, run).0 < 500);
+        world.shard.fetch_range(run);
+        assert!(world.apply(Op::Turns(3000)));
+        // What the walk has filled with zeros is nowhere.
+        let (resident, staged, stored) = whereabouts(&world, run);
+        assert!(resident > 1000 && staged + stored < 100, "{resident} resident, {staged} staged, {stored} stored");
+        world.finish();
+    }
+}
+
 #[test]
 fn what_is_cold_leaves_and_what_will_be_needed_comes_before_it_is_touched() {
     for seed in 1..6 {
