@@ -86,12 +86,7 @@ pub(crate) fn text(leases: &Leases) -> String {
         counters.late.get(),
     );
     line("full_total", "counter", "Requests to keep pages refused, memory being full.", counters.full.get());
-    line(
-        "quota_total",
-        "counter",
-        "Requests to keep pages refused, a client having all that it may.",
-        counters.quota.get(),
-    );
+    line("quota_total", "counter", "The same, a client having all that it may.", counters.quota.get());
     line("refused_total", "counter", "Requests for what is not there or another's.", counters.refused.get());
     text
 }
