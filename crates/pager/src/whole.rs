@@ -2,7 +2,7 @@
 //! as the budget allows. Ranges that touch count as one, as they do for the kernel; what lies nearest comes first, so that
 //! a neighbour gets only what the budget has left.
 
-use crate::shard::{Fetch, Shard};
+use crate::shard::{Fetch, List, Shard};
 use ream_page::{BLOCK_PAGES, Page, Run, State};
 use ream_sys::Machine;
 
@@ -56,6 +56,15 @@ impl Errand {
             self.up = part.map(|part| part.end());
             self.downwards = self.down.is_some();
         }
+    }
+
+    /// Whether it was at this page in this pass.
+    fn has_passed(&self, page: Page) -> bool {
+        let passed = match page.0 >= self.origin.0 {
+            true => self.up.is_none_or(|up| page.0 < up.0),
+            false => self.down.is_none_or(|down| page.0 >= down.0),
+        };
+        passed && self.bounds.contains(page)
     }
 
     /// Takes off pages that are in RAM or will be, of this allocation or of one touched later. Returns what is still to
@@ -121,27 +130,17 @@ impl<M: Machine> Shard<M> {
 
     /// Installs what has come since the errand went by, so that it is staged no longer. Returns whether there was any.
     fn keep_behind(&mut self, errand: &Errand) -> bool {
-        let before = self.count(State::Ahead);
-        let mut behind = Errand::new(errand.origin, errand.bounds, errand.most, 1);
-        loop {
-            let (next, stop) = match behind.downwards {
-                true => (behind.down, errand.down),
-                false => (behind.up, errand.up),
-            };
-            let has_arrived = match (next, stop) {
-                (Some(next), Some(stop)) if behind.downwards => next.0 <= stop.0,
-                (Some(next), Some(stop)) => next.0 >= stop.0,
-                _ => false,
-            };
-            let part = if has_arrived { None } else { self.part(&behind) };
-            if let Some(part) = part {
-                self.keep(part);
-            }
-            behind.pass(part);
-            if behind.up.is_none() && behind.down.is_none() {
-                return self.count(State::Ahead) < before;
+        let (before, old) = (self.count(State::Ahead), self.ahead_old);
+        for index in 0..self.ahead.len() {
+            let Some((start, pages)) = self.ahead.pop() else { break };
+            if errand.has_passed(start) {
+                self.ahead_old = self.ahead_old.saturating_sub((index < old) as u64);
+                self.keep(Run { start, pages: pages as u64 });
+            } else {
+                self.queue(List::Ahead, start, pages);
             }
         }
+        self.count(State::Ahead) < before
     }
 
     /// Whether something is fetched that may have memory which others used much.
