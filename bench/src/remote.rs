@@ -421,10 +421,9 @@ impl Bench {
             Probe::Random(threads) => self.misses(Place::SealedRandom, threads, seconds),
             Probe::File(threads) => self.misses(Place::File, threads, seconds),
             Probe::TiersRandom => self.misses(Place::TiersRandom, 1, seconds),
-            Probe::Tiers => self.slice(Place::Tiers, Walk::Sequential, 1, seconds, |done| done.ream.bytes_in),
-            Probe::FileOrdered => {
-                self.slice(Place::FileOrdered, Walk::Sequential, 1, seconds, |done| done.ream.bytes_in)
-            }
+            // A whole pass: where the parts lie that a tier holds is not known.
+            Probe::Tiers => self.slice(Place::Tiers, Walk::Sequential, 1, 0.0, |done| done.ream.bytes_in),
+            Probe::FileOrdered => self.slice(Place::FileOrdered, Walk::Sequential, 1, 0.0, |done| done.ream.bytes_in),
             Probe::Fault(over) => {
                 self.worker(over.at_random())?;
                 let before = self.server_cpu();
@@ -440,7 +439,7 @@ impl Bench {
         }
     }
 
-    /// A slice by a worker: MB/s of what travelled, and processor time.
+    /// A slice by a worker, of so many seconds or, with 0, over all the data once: MB/s of what travelled, and processor time.
     fn slice(
         &mut self,
         place: Place,
@@ -453,7 +452,8 @@ impl Bench {
         let lead = Slice { walk, threads, seconds: 0.0, accesses: (self.pages / 2).next_multiple_of(512) };
         self.worker(place)?.slice(&lead)?;
         let before = self.server_cpu();
-        let done = self.worker(place)?.slice(&Slice { walk, threads, seconds, accesses: 0 })?;
+        let accesses = if seconds > 0.0 { 0 } else { self.pages };
+        let done = self.worker(place)?.slice(&Slice { walk, threads, seconds, accesses })?;
         let spent = self.spent(before, done.cpu_seconds, done.peak_kib);
         if done.ream.bytes_in + done.ream.bytes_out == 0 {
             return Err("nothing travelled; is this run paged by Ream?".into());
