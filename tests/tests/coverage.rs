@@ -102,7 +102,7 @@ fn python_with(module: &str) -> Option<PathBuf> {
 #[test]
 fn heaps_that_programs_map_themselves() {
     let Some(program) = compiled("c/own_heap.c", &[]) else { return };
-    for kind in ["small", "wished", "grown", "over"] {
+    for kind in ["small", "wished", "grown", "over", "break"] {
         large_and_the_same(kind, |go| Run::of(&program).arg(kind).arg(go));
     }
 }

@@ -137,6 +137,12 @@ fn mappings_grow_before_paging_starts_and_after() {
     Case::new("c/grow_early.c", &["256"], 48).compare();
 }
 
+/// Allocators that are linked into a program take memory so.
+#[test]
+fn what_is_taken_by_sbrk_is_paged() {
+    Case::new("c/own_break.c", &["256"], 64).compare();
+}
+
 #[test]
 fn static_arrays_are_paged() {
     Case::new("c/bss_big.c", &[], 64).compare();

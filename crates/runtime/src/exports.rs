@@ -4,6 +4,8 @@
 use crate::blocks::{self, set_errno};
 #[cfg(not(feature = "inside"))]
 use crate::executed::Strings;
+#[cfg(not(feature = "inside"))]
+use crate::program_break;
 use crate::{advice, holds, init, lending, maps, references, rights, shared, stacks};
 use core::ffi::{c_char, c_int, c_ulong, c_void};
 use ream_sys::Errno;
@@ -186,6 +188,39 @@ pub unsafe extern "C" fn mremap(
     place(unsafe {
         maps::remap(old.expose_provenance(), old_bytes, bytes, flags as u32 as usize, new.expose_provenance())
     })
+}
+
+/// brk(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg(not(feature = "inside"))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn brk(address: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    answer(unsafe { program_break::set(address.expose_provenance()) })
+}
+
+/// sbrk(3).
+///
+/// # Safety
+/// As the manual says.
+#[cfg(not(feature = "inside"))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sbrk(by: isize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    place(unsafe { program_break::add(by) })
+}
+
+/// sbrk(3) under its other name, which programs call that have a sbrk of their own.
+///
+/// # Safety
+/// As the manual says.
+#[cfg(not(feature = "inside"))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn __sbrk(by: isize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    place(unsafe { program_break::add(by) })
 }
 
 /// madvise(2).

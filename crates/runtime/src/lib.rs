@@ -34,6 +34,8 @@ mod pieces;
 mod pool;
 mod pooled_shared;
 mod prefault;
+#[cfg(not(feature = "inside"))]
+mod program_break;
 mod references;
 mod regions;
 mod reserve;

@@ -98,7 +98,7 @@ pub fn any_managed(run: Run) -> bool {
 }
 
 /// Nothing of the run is managed, held or reserved any more: it is about to be unmapped or replaced.
-fn forget(run: Run) {
+pub fn forget(run: Run) {
     engine::remove(run);
     locks::forget(run);
     holds::forget(run);

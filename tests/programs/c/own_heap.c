@@ -1,7 +1,8 @@
 // Heaps that programs map themselves, each page touched before the next piece is there: pieces of 256 KiB that may lie
 // anywhere ("small"), pieces that are reserved where the program wishes, aligned and opened (as V8's: "wished"), a
-// reservation that is opened bit by bit ("grown"), and one whose bits are mapped over it (as Java's: "over"). Half of
-// "wished", 128 pieces side by side each time, are unmapped and mapped anew on the way. Waits for a file, checks the content. Usage: own_heap KIND FILE
+// reservation that is opened bit by bit ("grown"), one whose bits are mapped over it (as Java's: "over"), and what sbrk
+// gives ("break"). Half of "wished", 128 pieces side by side each time, are unmapped and mapped anew on the way. Waits for a
+// file, checks the content. Usage: own_heap KIND FILE
 #include "common.h"
 #include <sys/mman.h>
 
@@ -69,6 +70,9 @@ int main(int argc, char **argv)
 		} else if (!strcmp(kind, "small")) {
 			pieces[i] = mmap(NULL, PIECE, open, flags, -1, 0);
 			must(pieces[i] != MAP_FAILED);
+		} else if (!strcmp(kind, "break")) {
+			pieces[i] = sbrk(PIECE);
+			must(pieces[i] != (char *)-1);
 		} else {
 			pieces[i] = heap + i * PIECE;
 			if (!strcmp(kind, "over"))
