@@ -1,8 +1,11 @@
 //! Keeping frames free: pages are moved out to cool, settled, and their frames given up once they are clean and still cold.
 
+use crate::faults::WHOLE_PIECES;
 use crate::frames::{Fill, Info};
+use crate::settle::{GATHER, NEARLY_ALL};
 use crate::shard::{Fatal, List, Shard};
-use ream_page::{BLOCK_PAGES, Frame, Page, Pages, Run, State, Step};
+use crate::table::pages as pages_of;
+use ream_page::{BLOCK_PAGES, Block, Frame, Page, Pages, Run, State, Step};
 use ream_policy::Queue;
 use ream_sys::{Machine, Stop};
 
@@ -264,6 +267,11 @@ impl<M: Machine> Shard<M> {
             },
         };
         let hot = queue == Queue::Hot;
+        let as_one = !hot && pages < GATHER && self.leaves_as_one(start.block());
+        let (start, pages) = if as_one { (start.block().first(), BLOCK_PAGES) } else { (start, pages) };
+        if let Some(meta) = self.table.meta_mut(start.block()).filter(|_| as_one) {
+            meta.set_as_one(true);
+        }
         let (mut moved, mut tried) = (0, false);
         let mut index = 0;
         while index < pages {
@@ -274,7 +282,7 @@ impl<M: Machine> Shard<M> {
             }
             tried = true;
             let guarded = self.table.word(page).guarded();
-            let alike = |next| self.is_victim(next, hot) && self.table.word(next).guarded() == guarded;
+            let alike = |next| self.is_victim(next, hot) && (as_one || self.table.word(next).guarded() == guarded);
             let mut length = 1;
             while index + length < pages && alike(start.plus(index + length)) {
                 length += 1;
@@ -285,7 +293,8 @@ impl<M: Machine> Shard<M> {
                 self.enqueue(page, length, hot);
                 continue;
             }
-            if guarded && (!hot || self.trial.is_over()) && length <= MOST_GUARDED && self.leaves_directly() {
+            let guarded = guarded && !as_one && length <= MOST_GUARDED;
+            if guarded && (!hot || self.trial.is_over()) && self.leaves_directly() {
                 self.leave(Run { start: page, pages: length as u64 });
                 moved += length;
             } else {
@@ -315,6 +324,22 @@ impl<M: Machine> Shard<M> {
             }
         }
         moved
+    }
+
+    /// Whether a block leaves as one though it came in parts: nearly all of it is there, as after an ordered pass, and lies in
+    /// many pieces of the store. So it is written anew, side by side, and the next pass reads it as one.
+    fn leaves_as_one(&self, block: Block) -> bool {
+        if self.table.meta(block).is_none_or(|meta| meta.resident() < NEARLY_ALL) {
+            return false;
+        }
+        let (mut all, mut pieces, mut last) = (0, 0, None);
+        for page in pages_of(block.run()).filter(|page| self.is_victim(*page, false)) {
+            let slot = self.table.word(page).slot();
+            all += 1;
+            pieces += u32::from(slot.is_some() && slot != last);
+            last = slot.map(|(slot, store)| (slot.plus(1), store));
+        }
+        all >= NEARLY_ALL && pieces > WHOLE_PIECES
     }
 
     fn is_victim(&self, page: Page, hot: bool) -> bool {

@@ -9,7 +9,9 @@ use ream_sys::Machine;
 /// Most pages of scattered frames that a write gathers: 512 KiB.
 const LARGEST_CLUSTER: usize = 128;
 /// Pages of a run from which on its being scattered over the store matters.
-const GATHER: u32 = 64;
+pub(crate) const GATHER: u32 = 64;
+/// Pages of a block that are written to a segment of their own.
+pub(crate) const NEARLY_ALL: u32 = BLOCK_PAGES - BLOCK_PAGES / 8;
 /// Dirty pages side by side in the store, from which on they are overwritten where they are.
 const IN_PLACE: usize = 16;
 
@@ -18,6 +20,7 @@ impl<M: Machine> Shard<M> {
     /// nothing to compare.
     pub(crate) fn settle_one(&mut self) -> u32 {
         let Some((start, pages)) = self.cooling.pop() else { return 0 };
+        let (start, pages) = self.with_what_left_with_it(start, pages);
         let mut clean: Option<(Page, u32)> = None;
         let mut dirty = [Frame(0); BLOCK_PAGES as usize];
         let mut dirty_len = 0;
@@ -71,24 +74,69 @@ impl<M: Machine> Shard<M> {
         self.counters.hashes.add_alone(looked as u64);
         // So it is where nearly all of it is to be written anyway.
         let anew = pieces > 1 && dirty_len as u32 >= pages - pages / 8;
-        self.sort_dirty(dirty.get(..dirty_len).unwrap_or(&[]), anew);
+        let dirty = dirty.get(..dirty_len).unwrap_or(&[]);
+        let written = if scattered && anew { self.write_as_one(dirty) } else { 0 };
+        self.sort_dirty(dirty.get(written..).unwrap_or(&[]), anew);
         // Entries whose pages have all gone elsewhere still count as a step.
         looked.max(1)
     }
 
-    /// In how many pieces a run lies in the store; one, if not all of it is in frames.
+    /// A short run; or, where its block has left as one, though in pieces, nearly all of it.
+    fn with_what_left_with_it(&mut self, start: Page, pages: u32) -> (Page, u32) {
+        let block = start.block();
+        let Some(meta) = self.table.meta_mut(block).filter(|meta| meta.as_one()) else { return (start, pages) };
+        meta.set_as_one(false);
+        let cools = |page: &Page| {
+            let word = self.table.word(*page);
+            let frame = word.frame().filter(|_| word.state() == State::Cooling);
+            frame.is_some_and(|frame| !self.frames.info(frame).hashed() && !self.frames.info(frame).slot_in_flight())
+        };
+        let all = crate::table::pages(block.run()).filter(cools).count() as u32;
+        if all >= NEARLY_ALL { (block.first(), BLOCK_PAGES) } else { (start, pages) }
+    }
+
+    /// In how many pieces a run lies in the store; one, if much of it is not in frames.
     fn pieces_of(&self, start: Page, pages: u32) -> u32 {
-        let mut pieces = 0;
+        let (mut pieces, mut absent) = (0, 0);
         let mut last = None;
         for index in 0..pages {
-            let Some(frame) = self.table.word(start.plus(index)).frame() else { return 1 };
+            let Some(frame) = self.table.word(start.plus(index)).frame() else {
+                absent += 1;
+                continue;
+            };
             let slot = self.frames.info(frame).slot();
             if last.is_none() || slot != last {
                 pieces += 1;
             }
             last = slot.map(|(slot, store)| (slot.plus(1), store));
         }
-        pieces
+        if absent > pages / 8 { 1 } else { pieces }
+    }
+
+    /// Writes nearly all of a block to a segment of its own, in as many parts as its frames are scattered over. Returns how many
+    /// of the frames: none where there is no segment for it, or where the file is half empty as it is.
+    fn write_as_one(&mut self, frames: &[Frame]) -> usize {
+        let Some(first) = frames.first().filter(|_| frames.len() as u32 >= NEARLY_ALL) else { return 0 };
+        let volume = self.places.of(self.frames.info(*first).page());
+        if !self.may_write() || self.slots.in_use() * 2 < self.slots.length(volume) as u64 {
+            return 0;
+        }
+        let Some((slot, count)) = self.take_slots(volume, BLOCK_PAGES) else { return 0 };
+        let mut done = 0;
+        while count == BLOCK_PAGES && done < frames.len() && self.may_write() {
+            let rest = frames.get(done..).unwrap_or(&[]);
+            let ends = rest.windows(2).enumerate().filter(|(_, pair)| matches!(pair, [a, b] if a.plus(1) != *b));
+            let length = ends.map(|(index, _)| index + 1).nth(LARGEST_CLUSTER - 1).unwrap_or(rest.len());
+            let Some(tag) = self.take_tag() else { break };
+            let part = rest.get(..length).unwrap_or(&[]);
+            for frame in part {
+                self.free_slot(self.frames.info(*frame).slot());
+            }
+            self.start_write(tag, slot.plus(done as u32), part);
+            done += length;
+        }
+        (done as u32..count).for_each(|index| self.free_slot(Some((slot.plus(index), StoreId::OWN))));
+        done
     }
 
     /// Long dirty runs go to the store at once, in place where they own a run of slots and are not to be written `anew`; the

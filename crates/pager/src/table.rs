@@ -38,6 +38,8 @@ const HUGE: u32 = 1;
 const IN_USE: u32 = 2;
 /// Pages of it may be guarded.
 const GUARDED: u32 = 4;
+/// It has left as one.
+const AS_ONE: u32 = 8;
 /// From this bit on: the block's NUMA node and one, or 0.
 const NODE: u32 = 8;
 /// From this bit on: the block's epoch.
@@ -62,6 +64,14 @@ impl Meta {
     /// Pages of the block may be guarded from now on.
     pub fn set_guarded(&mut self) {
         self.flags |= GUARDED;
+    }
+    /// Whether the block has left as one, and is to be written so.
+    pub fn as_one(&self) -> bool {
+        self.flags & AS_ONE != 0
+    }
+    /// Says whether it has.
+    pub fn set_as_one(&mut self, on: bool) {
+        self.flags = if on { self.flags | AS_ONE } else { self.flags & !AS_ONE };
     }
     /// Changes whenever a page becomes Resident after there was none: what was queued of the block's Resident pages in an
     /// earlier epoch is not there any more.

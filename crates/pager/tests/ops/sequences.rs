@@ -260,6 +260,38 @@ fn blocks_in_few_pieces_come_back_on_large_pages() {
     assert!(reads * 4 < pieces * 3, "{reads} reads, {pieces} before");
 }
 
+/// Threads have changed pages at random: the store holds them in the order in which they left. An ordered pass comes by them page
+/// by page, and they leave as blocks, so that passes after it read them as such.
+#[test]
+fn what_lies_scattered_is_put_side_by_side_by_ordered_passes() {
+    let (mut first, mut last) = (0, 0);
+    for seed in 0..4 {
+        let mut world = World::roomy(seed, 4000, Fetch::Auto);
+        let pass = |world: &mut World, write| {
+            let before = world.shard.machine().counts().reads;
+            for area in 0..4 {
+                assert!(world.apply(Op::Walk(area, 0, 4000, 1, write)));
+            }
+            world.shard.machine().counts().reads - before
+        };
+        for area in 0..4 {
+            assert!(world.apply(Op::Map(area, 4000)));
+        }
+        pass(&mut world, true);
+        for round in 0..3 {
+            for area in 0..4 {
+                assert!(world.apply(Op::Threads(area, 0, 4000, 8, 200, round * 4 + area as u16)));
+            }
+        }
+        first += pass(&mut world, false);
+        pass(&mut world, false);
+        pass(&mut world, false);
+        last += pass(&mut world, false);
+        world.finish();
+    }
+    assert!(last * 2 < first, "{last} reads, {first} at first");
+}
+
 /// A world of four areas, whose budget is half of them and whose blocks lie in a few pieces each.
 fn in_pieces(seed: u64) -> World {
     let mut world = World::roomy(seed, 8000, Fetch::Auto);
