@@ -62,7 +62,9 @@ fn the_agent_ends_after_a_namespace_has() {
 #[test]
 fn two_namespaces_beside_each_other() {
     let Some(program) = compiled("c/checksum.c", &[]) else { return };
-    for way in ways() {
+    // Who begins a user namespace may have one thread only. The second one finds the budget given out to the first, and has a
+    // thread of ours by then or not: README says so.
+    for way in ways().into_iter().filter(|way| !way.iter().any(|word| word.contains('U'))) {
         let line = way.join(" ");
         let script = format!("{line} \"$0\" 64 3 1 1 & {line} \"$0\" 64 3 1 1; wait; exec \"$0\" 64 3 1 1");
         let outcome = finish(Run::of("/bin/sh").args(["-c", &script]).arg(&program).memory(48).start());
