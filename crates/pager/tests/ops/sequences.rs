@@ -292,6 +292,34 @@ fn what_lies_scattered_is_put_side_by_side_by_ordered_passes() {
     assert!(last * 2 < first, "{last} reads, {first} at first");
 }
 
+/// The same where few segments or none can be added for it, input and output end early, and threads change what is on its way.
+#[test]
+fn what_lies_scattered_is_kept_where_there_is_no_room_to_put_it_side_by_side() {
+    for seed in 0..8 {
+        let mut world = World::roomy(seed, 4000, Fetch::Auto);
+        for area in 0..4 {
+            assert!(world.apply(Op::Map(area, 4000)) && world.apply(Op::Walk(area, 0, 4000, 1, true)));
+        }
+        assert!(world.apply(Op::Space(if seed % 2 == 0 { 16_400 } else { 17_000 })));
+        for round in 0..4 {
+            for area in 0..4 {
+                assert!(world.apply(Op::Threads(area, 0, 4000, 8, 200, round * 4 + area as u16)));
+            }
+            if round == 2 {
+                // The file is half empty from here on.
+                assert!(world.apply(Op::Discard(2, 0, 4000)) && world.apply(Op::Discard(3, 0, 4000)));
+            }
+            let script = &mut world.shard.machine_mut().script;
+            script.short = 10;
+            for area in 0..4 {
+                assert!(world.apply(Op::Start((area + 1) % 4, 0, 4000, 12, round)));
+                assert!(world.apply(Op::Walk(area, 0, 4000, 1, seed % 4 == 3)));
+            }
+        }
+        world.finish();
+    }
+}
+
 /// A world of four areas, whose budget is half of them and whose blocks lie in a few pieces each.
 fn in_pieces(seed: u64) -> World {
     let mut world = World::roomy(seed, 8000, Fetch::Auto);
