@@ -1,5 +1,6 @@
 //! What the benchmark's data hold: every word of a page is a number that looks random, from the word's place, plus the
-//! page's generation. Distinct, incompressible, and cheap to verify without a copy.
+//! page's generation. Distinct, incompressible, and verified without a copy at the speed of memory: what a program computes
+//! for itself must not be what a row measures.
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -13,6 +14,28 @@ pub const fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
+}
+
+/// The words of a page before its generation is added: a sequence of Weyl's that begins somewhere else in each page, its upper
+/// bits folded into the lower ones. Multiplying for each word (`mix`) costs more than a fast device takes to bring it.
+#[derive(Clone, Copy, Debug)]
+pub struct Words(u64);
+
+impl Words {
+    /// The fractional part of the golden ratio, in 64 bits.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    /// Those of this page.
+    #[inline(always)]
+    pub const fn of(page: u64) -> Words {
+        Words(mix(page))
+    }
+    /// The word at this place.
+    #[inline(always)]
+    pub const fn word(self, place: u64) -> u64 {
+        let word = self.0.wrapping_add(place.wrapping_mul(Words::STEP));
+        word ^ word >> 29
+    }
 }
 
 /// A stream of numbers that depends on its seed only.
@@ -91,6 +114,25 @@ mod tests {
         assert!((16_000..24_000).contains(&counts[first]), "{}", counts[first]);
         assert!((8_000..13_000).contains(&counts[second]), "{}", counts[second]);
         assert!(counts.iter().filter(|count| **count > 0).count() > 5_000);
+    }
+
+    /// No compressor finds anything: all bytes are as frequent as others, and hardly any four of them come twice.
+    #[test]
+    fn words_cannot_be_compressed() {
+        let bytes = |page: u64| (0..WORDS as u64).flat_map(move |place| Words::of(page).word(place).to_le_bytes());
+        let mut counts = [0u32; 256];
+        let (mut fours, mut words) = (std::collections::HashSet::new(), std::collections::HashSet::new());
+        for page in 0..256 {
+            let page: Vec<u8> = bytes(page).collect();
+            page.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+            fours.extend(page.windows(4).map(|four| [four[0], four[1], four[2], four[3]]));
+            words.extend(page.chunks(8).map(<[u8]>::to_vec));
+        }
+        // 4096 of each, with a deviation of 64.
+        assert!(counts.iter().all(|count| (4096 - 400..4096 + 400).contains(count)), "{counts:?}");
+        // Of 2^20 drawn among 2^32, 128 are drawn twice.
+        assert!(fours.len() > (1 << 20) - 256 * 3 - 1000, "{}", fours.len());
+        assert_eq!(words.len(), 256 * WORDS);
     }
 
     #[test]

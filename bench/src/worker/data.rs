@@ -1,6 +1,6 @@
 //! The worker's data: one allocation, its pages' generations, and the four things one does to a page.
 
-use ream_bench::content::{PAGE, WORDS, mix};
+use ream_bench::content::{PAGE, WORDS, Words};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// One large allocation and what each of its pages must hold. Threads may use it together as long as no page is
@@ -40,11 +40,11 @@ impl Data {
         self.generations.len() as u64
     }
 
-    fn of(&self, page: u64) -> (*mut u64, u64, &AtomicU32) {
+    fn of(&self, page: u64) -> (*mut u64, Words, &AtomicU32) {
         let generation = &self.generations[page as usize];
         // SAFETY: `page` is below the number of pages (checked by the line above), so the result is inside the block.
         let words = unsafe { self.base.add(page as usize * WORDS) };
-        (words, page * WORDS as u64, generation)
+        (words, Words::of(page), generation)
     }
 
     fn wrong(&self, page: u64) -> ! {
@@ -55,12 +55,12 @@ impl Data {
     /// Reads and verifies every word.
     #[inline(always)]
     pub fn read(&self, page: u64) {
-        let (words, index, generation) = self.of(page);
+        let (words, content, generation) = self.of(page);
         let generation = u64::from(generation.load(Relaxed));
         let mut wrong = 0;
         for i in 0..WORDS {
             // SAFETY: inside the page.
-            wrong |= unsafe { words.add(i).read() } ^ mix(index + i as u64).wrapping_add(generation);
+            wrong |= unsafe { words.add(i).read() } ^ content.word(i as u64).wrapping_add(generation);
         }
         if wrong != 0 {
             self.wrong(page);
@@ -70,12 +70,12 @@ impl Data {
     /// Reads and verifies one word of every cache line.
     #[inline(always)]
     pub fn read_lines(&self, page: u64) {
-        let (words, index, generation) = self.of(page);
+        let (words, content, generation) = self.of(page);
         let generation = u64::from(generation.load(Relaxed));
         let mut wrong = 0;
         for i in (0..WORDS).step_by(8) {
             // SAFETY: inside the page.
-            wrong |= unsafe { words.add(i).read() } ^ mix(index + i as u64).wrapping_add(generation);
+            wrong |= unsafe { words.add(i).read() } ^ content.word(i as u64).wrapping_add(generation);
         }
         if wrong != 0 {
             self.wrong(page);
@@ -85,19 +85,19 @@ impl Data {
     /// Overwrites every word with the next generation, without a look at the old ones.
     #[inline(always)]
     pub fn write(&self, page: u64) {
-        let (words, index, generation) = self.of(page);
+        let (words, content, generation) = self.of(page);
         let next = generation.load(Relaxed).wrapping_add(1);
         generation.store(next, Relaxed);
         for i in 0..WORDS {
             // SAFETY: inside the page.
-            unsafe { words.add(i).write(mix(index + i as u64).wrapping_add(u64::from(next))) };
+            unsafe { words.add(i).write(content.word(i as u64).wrapping_add(u64::from(next))) };
         }
     }
 
     /// Reads, verifies and increments every word.
     #[inline(always)]
     pub fn change(&self, page: u64) {
-        let (words, index, generation) = self.of(page);
+        let (words, content, generation) = self.of(page);
         let before = u64::from(generation.load(Relaxed));
         generation.store(before as u32 + 1, Relaxed);
         let mut wrong = 0;
@@ -105,7 +105,7 @@ impl Data {
             // SAFETY: inside the page.
             unsafe {
                 let word = words.add(i).read();
-                wrong |= word ^ mix(index + i as u64).wrapping_add(before);
+                wrong |= word ^ content.word(i as u64).wrapping_add(before);
                 words.add(i).write(word.wrapping_add(1));
             }
         }
@@ -133,10 +133,10 @@ impl Data {
     /// Reads and verifies a single word.
     #[inline(always)]
     pub fn touch(&self, page: u64) {
-        let (words, index, generation) = self.of(page);
+        let (words, content, generation) = self.of(page);
         // SAFETY: inside the page.
         let word = unsafe { words.read_volatile() };
-        if word != mix(index).wrapping_add(u64::from(generation.load(Relaxed))) {
+        if word != content.word(0).wrapping_add(u64::from(generation.load(Relaxed))) {
             self.wrong(page);
         }
     }
