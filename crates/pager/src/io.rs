@@ -320,7 +320,8 @@ impl<M: Machine> Shard<M> {
                 continue;
             }
             self.counters.hashes.add_alone(1);
-            if self.machine.digest(at).hash != self.table.hash(info.page()) {
+            let next = (index + 1 < op.pages).then(|| at.plus(1));
+            if self.machine.digest_then(at, next).hash != self.table.hash(info.page()) {
                 let (slot, store) = info.slot().unwrap_or((Slot(0), StoreId::OWN));
                 self.fail(Fatal::Corrupt(slot, store));
                 return;

@@ -42,7 +42,8 @@ impl<M: Machine> Shard<M> {
                 continue;
             }
             looked += 1;
-            let digest = self.machine.digest(frame);
+            let next = (index + 1 < pages).then(|| self.table.word(page.plus(1)).frame()).flatten();
+            let digest = self.machine.digest_then(frame, next);
             if digest.zero {
                 self.free_slot(info.slot());
                 self.step(page, Step::Empty);

@@ -378,10 +378,11 @@ impl Machine for LinuxMachine {
         unsafe { self.staging.empty(runs, self.own) };
     }
 
-    fn digest(&mut self, frame: Frame) -> Digest {
+    fn digest_then(&mut self, frame: Frame, next: Option<Frame>) -> Digest {
+        let next = next.and_then(|next| self.staging.address(next, 1)).map(core::ptr::without_provenance);
         match self.staging.address(frame, 1) {
             // SAFETY: a mapped frame, page-aligned, in which nobody writes while the pager looks.
-            Some(address) => unsafe { self.key.digest_at(core::ptr::with_exposed_provenance(address)) },
+            Some(address) => unsafe { self.key.digest_at(core::ptr::with_exposed_provenance(address), next) },
             None => Digest { hash: 0, zero: false },
         }
     }

@@ -230,8 +230,12 @@ pub trait Machine {
     fn zero_frames(&mut self, frame: Frame, pages: u32) -> bool;
     /// Gives the memory of runs of frames back to the kernel; they become empty.
     fn empty_frames(&mut self, runs: &[(Frame, u32)]);
+    /// Hashes a populated frame; `next`, if there is one, will be the next.
+    fn digest_then(&mut self, frame: Frame, next: Option<Frame>) -> Digest;
     /// Hashes a populated frame.
-    fn digest(&mut self, frame: Frame) -> Digest;
+    fn digest(&mut self, frame: Frame) -> Digest {
+        self.digest_then(frame, None)
+    }
 
     /// Starts a read of consecutive slots into consecutive frames (populated or empty). `tag` is free again when its
     /// event has been reported. At most [`Machine::io_limit`] operations may be in flight.

@@ -446,7 +446,7 @@ impl Machine for FakeMachine {
         }
     }
 
-    fn digest(&mut self, frame: Frame) -> Digest {
+    fn digest_then(&mut self, frame: Frame, _next: Option<Frame>) -> Digest {
         self.enter("digest", 0, frame.0 as u64, 1);
         self.check_frames("digest", frame.0, 1);
         let place = self.staging.places[frame.0 as usize];
