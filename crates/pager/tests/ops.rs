@@ -27,7 +27,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn many(kind: Kind) {
     let first = number("REAM_FUZZ_SEED", 1);
     let steps = number("REAM_FUZZ_STEPS", 60) as usize;
-    for seed in first..first + number("REAM_FUZZ_RUNS", 25) {
+    for seed in first..first + number("REAM_FUZZ_RUNS", 100) {
         // One in two with a protocol of DLM's, which the upper half of the seed names.
         fuzz(if seed % 2 == 0 { seed } else { seed | (seed / 2 % 3 + 1) << 32 }, steps, kind);
     }

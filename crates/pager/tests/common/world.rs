@@ -47,6 +47,8 @@ pub struct World {
     roomy: bool,
     random: Random,
     areas: [Vec<Place>; AREAS],
+    /// Longest that the slow device of a rough script takes, microseconds.
+    slow_us: u64,
     pins: Vec<Page>,
     /// Pages protected or locked.
     stiff: Vec<Page>,
@@ -122,6 +124,8 @@ impl World {
             roomy,
             random,
             areas: Default::default(),
+            // A thousand interrupted threads wait for one read after the other under DLM's first protocol: for minutes, at 20 ms.
+            slow_us: if swap.in_flight == 1 { 500 } else { 20_000 },
             pins: Vec::new(),
             stiff: Vec::new(),
             allowed: limit,

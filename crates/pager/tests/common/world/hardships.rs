@@ -170,7 +170,7 @@ impl World {
             0 => Script { patience_calls: 300_000, ..Script::calm() },
             1 => rough,
             2 => Script { discard: 20, ..rough },
-            3 => Script { io_max_us: 20_000, signal: 4, crowd: 8, crowd_threads: 12, ..rough },
+            3 => Script { io_max_us: self.slow_us, signal: 4, crowd: 8, crowd_threads: 12, ..rough },
             4 => Script { write_error: 20, write_full: 10, ..rough },
             5 => Script { read_error: 6, write_error: 6, ..rough },
             _ => Script { reserve_full: 3, ..rough },
