@@ -24,8 +24,6 @@ pub(crate) struct Bench {
     pages: u64,
     raw: Raw,
     best: Best,
-    /// How fast raw reads are into as much memory as the budget, as a share of the best.
-    spread: f64,
     swap: Option<Swap>,
     workers: Option<Workers>,
     /// Says nothing on standard output.
@@ -67,7 +65,8 @@ pub fn run(options: &Paging) -> Result<bool, String> {
         let value = json!({
             "benchmark": "paging", "data": options.data, "memory": options.memory, "seconds": options.seconds,
             "rounds": options.rounds, "raw_reads": format!("{:?}", bench.best.reads),
-            "raw_mixed": format!("{:?}", bench.best.mixed), "raw_spread": bench.spread, "rows": all,
+            "raw_mixed": format!("{:?}", bench.best.mixed), "raw_kept": format!("{:?}", bench.best.kept),
+            "rows": all,
         });
         report::save(path, &value)?;
     }
@@ -91,8 +90,8 @@ impl Bench {
         swap::clean(&options.store);
         let device = |error: std::io::Error| format!("direct I/O in {}: {error}", options.store.display());
         let mut raw = Raw::new(&options.store, options.data).map_err(device)?;
+        raw.keep(options.memory).map_err(device)?;
         let best = Best::find(&mut raw, options.seconds.min(0.2)).map_err(device)?;
-        let spread = raw.spread(best.reads, options.memory, options.seconds.min(0.2)).map_err(device)?;
         let swap = if options.swap {
             let bytes = options.data + options.data / 8;
             Some(Swap::new(&options.store, bytes, options.memory, &commands.worker)?)
@@ -101,19 +100,7 @@ impl Bench {
         };
         let under_ream = ream_options(options.memory, &options.store, &options.with);
         let pages = options.data / PAGE as u64;
-        Ok(Bench {
-            options,
-            commands,
-            under_ream,
-            pages,
-            raw,
-            best,
-            spread,
-            swap,
-            workers: None,
-            quiet: false,
-            end: None,
-        })
+        Ok(Bench { options, commands, under_ream, pages, raw, best, swap, workers: None, quiet: false, end: None })
     }
 
     /// So many rounds from now on, and workers until then.
@@ -125,14 +112,13 @@ impl Bench {
     /// Sizes, and what the device is measured with.
     pub(crate) fn conditions(&self) -> String {
         format!(
-            "data {} MiB, memory {} MiB, store {}; raw reads {:?}, raw mixed {:?}; raw reads into as much memory as the \
-             budget are {:.2} times as fast",
+            "data {} MiB, memory {} MiB, store {}; raw reads {:?}, into as much memory as the budget {:?}, raw mixed {:?}",
             self.options.data >> 20,
             self.options.memory >> 20,
             self.options.store.display(),
             self.best.reads,
-            self.best.mixed,
-            self.spread
+            self.best.kept,
+            self.best.mixed
         )
     }
 
@@ -218,6 +204,11 @@ impl Bench {
                 figures.peak[2].push(plain.peak_kib as f64 / 1024.0);
             }
             figures.add(row, raw, &ream);
+            if row.against == Against::Reads {
+                let (pattern, depth) = self.best.kept;
+                let kept = self.raw.slice_kept(pattern, depth, slice.seconds);
+                figures.kept.push(kept.map_err(|error| format!("direct I/O: {error}"))?.bytes_per_second() / 1e6);
+            }
             if let (Some(swap), Some(worker)) = (&self.swap, &mut workers.swap) {
                 for (place, cluster) in CLUSTERS.into_iter().enumerate() {
                     swap.cluster(cluster);

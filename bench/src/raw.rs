@@ -15,9 +15,6 @@ pub const DEPTH: usize = 16;
 /// Largest operation in bytes.
 pub const LARGEST: usize = 4 << 20;
 
-/// Times that two ways are looked at in turns.
-const ROUNDS: usize = 5;
-
 /// What is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
@@ -109,6 +106,7 @@ pub struct Raw {
     file: File,
     ring: IoUring,
     buffers: Buffers,
+    kept: Buffers,
     bytes: u64,
     cursor: u64,
     strided: u64,
@@ -134,6 +132,7 @@ impl Raw {
             file,
             ring: IoUring::new(2 * DEPTH as u32)?,
             buffers: Buffers::new(0)?,
+            kept: Buffers::new(0)?,
             bytes,
             cursor: 0,
             strided: 0,
@@ -204,25 +203,25 @@ impl Raw {
         rate
     }
 
-    /// How fast the device is read in order into so many bytes of memory, as a share of how fast it is the best way, which
-    /// reads into a few buffers that stay in the processor's cache: whoever keeps what he reads cannot be faster than this. The
-    /// best over depths of 1 to 16, in turns with the other, `seconds` each.
+    /// Memory of so many bytes, for [`Raw::slice_kept`].
     ///
     /// # Errors
-    /// A read failed, or there is not as much memory.
-    pub fn spread(&mut self, best: (Pattern, usize), memory: u64, seconds: f64) -> io::Result<f64> {
-        let mut others = Buffers::new(memory as usize)?;
-        let mut ratios = Vec::new();
-        for _ in 0..ROUNDS {
-            std::mem::swap(&mut self.buffers, &mut others);
-            let mut spread = 0f64;
-            for depth in [1, 2, 4, 8, 16] {
-                spread = spread.max(self.slice(best.0, depth, seconds, 0)?.bytes_per_second());
-            }
-            std::mem::swap(&mut self.buffers, &mut others);
-            ratios.push(spread / self.slice(best.0, best.1, seconds, 0)?.bytes_per_second());
-        }
-        Ok(crate::statistics::median(&ratios))
+    /// There is not as much.
+    pub fn keep(&mut self, bytes: u64) -> io::Result<()> {
+        self.kept = Buffers::new(bytes as usize)?;
+        Ok(())
+    }
+
+    /// The same slice, which reads into all of that memory in turns. The best way otherwise is often to read into a few buffers
+    /// that stay in the processor's cache: whoever keeps what he reads cannot be faster than this.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub fn slice_kept(&mut self, pattern: Pattern, depth: usize, seconds: f64) -> io::Result<Rate> {
+        std::mem::swap(&mut self.buffers, &mut self.kept);
+        let rate = self.slice(pattern, depth, seconds, 0);
+        std::mem::swap(&mut self.buffers, &mut self.kept);
+        rate
     }
 
     /// Keeps `depth` operations in flight until `next` has none, and waits for the last.
@@ -286,6 +285,8 @@ impl Raw {
 pub struct Best {
     /// Reading in order: pattern and depth.
     pub reads: (Pattern, usize),
+    /// The same into all of the memory that is kept.
+    pub kept: (Pattern, usize),
     /// One write per read, in order.
     pub mixed: (Pattern, usize),
 }
@@ -296,14 +297,20 @@ impl Best {
     /// # Errors
     /// A read or write failed.
     pub fn find(raw: &mut Raw, seconds: f64) -> io::Result<Best> {
-        let mut best = Best { reads: (Pattern::Random, 1), mixed: (Pattern::Random, 1) };
-        let (mut most_read, mut most_mixed) = (0.0, 0.0);
+        let none = (Pattern::Random, 1);
+        let mut best = Best { reads: none, kept: none, mixed: none };
+        let (mut most_read, mut most_kept, mut most_mixed) = (0.0, 0.0, 0.0);
         for size in (0..5).map(|power| (256 << 10) << power) {
             for depth in [1, 2, 4, 8, 16] {
                 let reads = raw.slice(Pattern::Reads { size }, depth, seconds, 0)?.bytes_per_second();
                 if reads > most_read {
                     most_read = reads;
                     best.reads = (Pattern::Reads { size }, depth);
+                }
+                let kept = raw.slice_kept(Pattern::Reads { size }, depth, seconds)?.bytes_per_second();
+                if kept > most_kept {
+                    most_kept = kept;
+                    best.kept = (Pattern::Reads { size }, depth);
                 }
                 let mixed = raw.slice(Pattern::Mixed { size }, depth, seconds, 0)?.bytes_per_second();
                 if mixed > most_mixed {

@@ -11,6 +11,8 @@ pub struct Figures {
     pub ream: Vec<f64>,
     /// The device, or exact LRU.
     pub raw: Vec<f64>,
+    /// The device, read into as much memory as the budget; where that differs from `raw`.
+    pub kept: Vec<f64>,
     /// Plain RAM.
     pub ram: Vec<f64>,
     /// Accesses per second under Ream.
@@ -54,6 +56,12 @@ impl Figures {
             Measure::MissTime => Spread::of(&ratios(against, &self.ream)),
             _ => Spread::of(&ratios(&self.ream, against)),
         }
+    }
+
+    /// In words, how fast it is against a device whose data are kept in as much memory.
+    pub fn of_kept(&self) -> Option<String> {
+        let of = (!self.kept.is_empty()).then(|| median(&ratios(&self.ream, &self.kept)))?;
+        Some(format!("{of:.2} of raw into as much memory as the budget"))
     }
 
     /// How often faster than swap: at its default, and at the better of the others.
@@ -102,6 +110,7 @@ impl Figures {
             "threads": row.threads,
             "ream": spread(&self.ream),
             "raw": spread(&self.raw),
+            "raw_kept": spread(&self.kept),
             "ram": spread(&self.ram),
             "ratio": {"p10": ratio.low, "median": ratio.middle, "p90": ratio.high},
             "ream_accesses_per_second": spread(&self.ream_accesses),
@@ -142,7 +151,7 @@ pub fn line(row: &Row, figures: &Figures) -> String {
     let raw = if row.against == Against::Nothing { median(&figures.ram) } else { median(&figures.raw) };
     let (over_swap, over_best) = figures.over_swap();
     let times = |over: Option<f64>| over.map_or("-".into(), |over| format!("{over:.2}"));
-    let verdicts: Vec<String> = figures.verdicts(row).iter().map(words).collect();
+    let verdicts: Vec<String> = figures.verdicts(row).iter().map(words).chain(figures.of_kept()).collect();
     format!(
         "{:<22} {:>10} {:>10} {:>10} {:>20} {:>6} {:>6} {:>7.2}  {}",
         row.name,
@@ -196,6 +205,9 @@ mod tests {
         };
         let met: Vec<_> = figures.verdicts(row).iter().map(|verdict| verdict.met).collect();
         assert_eq!(met, [Some(true), Some(true), Some(false)]);
+        assert!(!line(row, &figures).contains("as much memory"));
+        let figures = Figures { kept: vec![110.0, 100.0, 100.0], ..figures };
+        assert!(line(row, &figures).ends_with("; 0.92 of raw into as much memory as the budget"));
         assert_eq!(Figures { swap_accesses: Default::default(), ..figures }.verdicts(row)[1].met, None);
     }
 

@@ -139,6 +139,10 @@ pub fn convert(row: &rows::Row, figures: &Figures, options: &Paging, no_swap: Op
         _ => {
             let direct = "direct I/O by io_uring on the store's device";
             made.series.push(with("device", Kind::Device, direct, &figures.raw, unit));
+            if !figures.kept.is_empty() {
+                let into = "the same, into as much memory as the budget";
+                made.series.push(with("device, data kept", Kind::Device, into, &figures.kept, unit));
+            }
         }
     }
     let mut ram = with("RAM", Kind::Plain, "as it is", &figures.ram, None);
@@ -175,7 +179,7 @@ pub fn convert(row: &rows::Row, figures: &Figures, options: &Paging, no_swap: Op
         speed(&name, Kind::Swap, ratios(&figures.ream_accesses, &figures.swap_accesses[place]));
     }
     made.series.retain(|series| !series.values.is_empty() || (series.absent.is_some() && row.against != Against::Lru));
-    made.notes.extend(figures.verdicts(row).iter().map(words));
+    made.notes.extend(figures.verdicts(row).iter().map(words).chain(figures.of_kept()));
     let cpu = crate::statistics::median(&figures.cpu_per_miss);
     if cpu > 0.0 && row.against != Against::Nothing {
         made.notes.push(format!("{cpu:.1} µs of processor time per page that came from the store"));
