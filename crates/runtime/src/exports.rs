@@ -4,9 +4,9 @@
 use crate::blocks::{self, set_errno};
 #[cfg(not(feature = "inside"))]
 use crate::executed::Strings;
-#[cfg(not(feature = "inside"))]
-use crate::program_break;
 use crate::{advice, holds, init, lending, maps, references, rights, shared, stacks};
+#[cfg(not(feature = "inside"))]
+use crate::{namespaces, program_break};
 use core::ffi::{c_char, c_int, c_ulong, c_void};
 use ream_sys::Errno;
 use ream_sys::loans::Chain;
@@ -221,6 +221,28 @@ pub unsafe extern "C" fn sbrk(by: isize) -> *mut c_void {
 pub unsafe extern "C" fn __sbrk(by: isize) -> *mut c_void {
     // SAFETY: the caller's promise.
     place(unsafe { program_break::add(by) })
+}
+
+/// unshare(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg(not(feature = "inside"))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { namespaces::unshare(flags) }
+}
+
+/// setns(2).
+///
+/// # Safety
+/// As the manual says.
+#[cfg(not(feature = "inside"))]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { namespaces::setns(fd, kind) }
 }
 
 /// madvise(2).

@@ -25,6 +25,8 @@ mod lending;
 mod loaded;
 mod locks;
 mod maps;
+#[cfg(not(feature = "inside"))]
+mod namespaces;
 mod next;
 #[cfg(not(test))]
 mod nothing;

@@ -78,6 +78,23 @@ pub(super) fn hands_off() {
     THREAD.store(0, SeqCst);
 }
 
+/// Ends the thread for a while. Returns whether there was one: then [`resume`] may start another.
+#[cfg(not(feature = "inside"))]
+pub(super) fn pause() -> bool {
+    let looks = STATE.load(SeqCst) == LOOKING;
+    if looks {
+        hands_off();
+    }
+    looks
+}
+
+/// After [`pause`].
+#[cfg(not(feature = "inside"))]
+pub(super) fn resume() {
+    let _ = STATE.compare_exchange(ENDED, NONE, SeqCst, SeqCst);
+    consider();
+}
+
 /// In a forked child: the thread was its parent's.
 pub(super) fn reset() {
     THREAD.store(0, SeqCst);

@@ -45,6 +45,8 @@ pub enum Command {
     Turn,
     /// Forget what a range has in a store, and perhaps in RAM.
     DropStored(Run, bool),
+    /// End, if you are the watcher.
+    Leave,
     /// Have the program's rights, which have changed, and no others.
     Follow,
 }
@@ -89,6 +91,17 @@ impl Mailbox {
         self.rings.store(0, SeqCst);
         self.doorbell.store(place.addr(), SeqCst);
         Ok(Run::covering(place.addr(), bytes))
+    }
+
+    /// Nobody answers any more, and nobody asks: there is none.
+    #[cfg(not(feature = "inside"))]
+    pub fn take_down(&self) {
+        let place = self.doorbell.swap(0, SeqCst);
+        if place != 0 {
+            // SAFETY: the mapping that `hang_up` made, which nobody uses.
+            let _ =
+                unsafe { memory::unmap(core::ptr::with_exposed_provenance_mut(place), PAGES as usize * PAGE_BYTES) };
+        }
     }
 
     /// Keeps other threads' commands out, across a fork.

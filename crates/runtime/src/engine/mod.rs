@@ -4,6 +4,8 @@
 //! charged; a thread looks at what is really used), *engaged* (that thread is the pager), *broken* (paging could not
 //! start; memory stays plain).
 
+#[cfg(not(feature = "inside"))]
+mod alone;
 mod bloat;
 mod company;
 mod dense;
@@ -42,6 +44,8 @@ use ream_sys::memory::{self, Advice};
 use ream_sys::process::{SignalSet, set_signal_mask};
 use ream_sys::rwlock::RwLock;
 
+#[cfg(not(feature = "inside"))]
+pub use alone::alone;
 pub use bloat::give_nothing;
 pub use follow::follow_rights;
 pub use fork::{fork_child, fork_child_watched, fork_parent, fork_prepare, forking};

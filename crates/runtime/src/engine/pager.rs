@@ -55,12 +55,15 @@ pub(super) fn watch_and_run() -> ! {
     process::hurry(true);
     let outcome = prepare().and_then(|()| {
         // SAFETY: set by `prepare` on this thread, and used by no other.
-        let (_settled, counted) = watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut());
-        engage(counted)
+        match watch::until_full(unsafe { &mut *SHARD.load(SeqCst) }.machine_mut()) {
+            Some((_settled, counted)) => engage(counted).map(|()| true),
+            None => Ok(false),
+        }
     });
     process::hurry(false);
     match outcome {
-        Ok(()) => run(),
+        Ok(true) => run(),
+        Ok(false) => leave(),
         Err(failure) if unreached::is_why(&failure) => unreached::until_missed(&failure),
         Err(failure) => {
             give_up(&failure);
@@ -123,6 +126,22 @@ fn prepare() -> Result<(), Failure> {
     SHARD.store(place.as_ptr(), SeqCst);
     let doorbell = ENGINE.mailbox.hang_up().map_err(failed("mapping the doorbell"))?;
     shard.machine_mut().register(doorbell).map_err(failed("registering the doorbell"))
+}
+
+/// The watcher ends: another may be started from now on. What it had made ready goes in its own thread, whose the descriptors are;
+/// with the last of them, whoever sleeps on us goes on.
+fn leave() -> ! {
+    ENGINE.listening.store(0, SeqCst);
+    ENGINE.set_phase(Phase::Idle);
+    let place = SHARD.swap(core::ptr::null_mut(), SeqCst);
+    if !place.is_null() {
+        // SAFETY: `prepare` made it on this thread, in a mapping of this size, and nobody else uses it.
+        unsafe {
+            core::ptr::drop_in_place(place);
+            let _ = memory::unmap(place.cast(), size_of::<Shard<LinuxMachine>>());
+        }
+    }
+    ream_sys::thread::exit()
 }
 
 /// Takes the managed ranges over, in which so much was counted just before. What is in RAM is learnt by and by.
@@ -334,7 +353,7 @@ impl Pager {
         let Some((command, page)) = self.command else { return };
         let shard = &mut *self.shard;
         let progress = match command {
-            Command::Nothing => Progress::Done,
+            Command::Nothing | Command::Leave => Progress::Done,
             Command::Manage(run) => {
                 // A range that cannot be registered stays plain memory.
                 let _ = shard.manage(run);

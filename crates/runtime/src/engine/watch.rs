@@ -12,9 +12,9 @@ use core::sync::atomic::Ordering::SeqCst;
 use ream_page::{Page, Run};
 use ream_stats::{Session, Stand};
 use ream_sys::file::{self, Fd};
-use ream_sys::futex::{self, Guard, Scope};
+use ream_sys::futex::{self, Guard, Mutex, Scope};
 use ream_sys::pagemap::Pagemap;
-use ream_sys::thread::{self, Files};
+use ream_sys::thread::{self, Files, Thread};
 use ream_sys::{Errno, Event, Events, LinuxMachine, Machine, Wait};
 use ream_sys::{clock, process};
 
@@ -60,6 +60,29 @@ impl Demand {
     }
 }
 
+/// The thread, and the process that it is of: a child has its parent's here.
+static STARTED: Mutex<Option<(u32, Thread)>> = Mutex::new(None);
+
+/// Waits until the thread has ended.
+#[cfg(not(feature = "inside"))]
+pub(super) fn join() {
+    if let Some((_, thread)) = STARTED.lock().take_if(|(process, _)| *process == process::process_id()) {
+        thread.join();
+    }
+}
+
+/// Returns when the thread listens, or paging has begun, or cannot.
+#[cfg(not(feature = "inside"))]
+pub(super) fn until_listening() {
+    let began = process::now_us();
+    while ENGINE.phase() == Phase::Watching
+        && process::now_us() - began < PATIENCE
+        && ENGINE.listening.load(SeqCst) == 0
+    {
+        futex::wait(&ENGINE.listening, 0, Some(GLANCE), Scope::Private);
+    }
+}
+
 /// Starts the thread. Called with signals blocked, by whoever found that the ledger cannot grant what is reserved; with
 /// `wait` it returns when the watcher has set its wires.
 pub fn start(wait: bool) {
@@ -68,9 +91,12 @@ pub fn start(wait: bool) {
     }
     // SAFETY: `main` uses neither libc nor thread-local data, never unwinds, and needs far less stack than this.
     let started = unsafe { thread::spawn(main, core::ptr::null_mut(), STACK, Files::Copied) };
-    if let Err(errno) = started {
-        pager::give_up(&pager::failed("starting its thread")(errno));
-        return;
+    match started {
+        Ok(thread) => *STARTED.lock() = Some((process::process_id(), thread)),
+        Err(errno) => {
+            pager::give_up(&pager::failed("starting its thread")(errno));
+            return;
+        }
     }
     if wait {
         until_guarding();
@@ -120,26 +146,26 @@ fn main(_: *mut ()) -> ! {
 }
 
 /// Returns when the managed memory in RAM comes near what the ledger has for this process, and no mapping is being
-/// moved; none will be while the guard is kept. Also what was counted there last.
-pub(super) fn until_full(machine: &mut LinuxMachine) -> (Guard<'static, ()>, Counted) {
+/// moved; none will be while the guard is kept. Also what was counted there last. `None` when it is to end.
+pub(super) fn until_full(machine: &mut LinuxMachine) -> Option<(Guard<'static, ()>, Counted)> {
     // Nobody asks the watcher for anything before it listens.
     let Some((mut pagemap, mut wires)) = Pagemap::open(agent::open).ok().zip(Wires::new().ok()) else {
         // Zeros, for all that is known: then it is all looked at before anybody goes on.
-        return (ENGINE.moving.lock(), Counted { pages: 0, zeros: 1 });
+        return Some((ENGINE.moving.lock(), Counted { pages: 0, zeros: 1 }));
     };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
     let (mut events, mut deserted) = (Events::new(), Deserted::default());
     ENGINE.listening.store(LISTENING, SeqCst);
     // Rights that were given up before it listened.
     follow::follow(machine);
-    let settled = loop {
+    let settled = 'watching: loop {
         deserted.look(process::now_us());
         let mut counted = None;
         let sleep = match look(machine, statm, &mut pagemap, &mut wires, &mut counted) {
             Some(sleep) => sleep,
             None => match ENGINE.moving.try_lock() {
                 // Counted before anything is registered, while everybody goes on.
-                Some(settled) => break (settled, counted.unwrap_or_else(|| exact(&mut pagemap))),
+                Some(settled) => break Some((settled, counted.unwrap_or_else(|| exact(&mut pagemap)))),
                 None => SHORTEST,
             },
         };
@@ -152,7 +178,9 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> (Guard<'static, ()>, Cou
         machine.poll(Wait::Micros(sleep), &mut events);
         for event in events.as_slice() {
             if let Event::Fault { page, write, .. } = *event {
-                fault(machine, &mut wires, page, write);
+                if !fault(machine, &mut wires, page, write) {
+                    break 'watching None;
+                }
             }
         }
     };
@@ -238,10 +266,19 @@ fn unwatched_ranks(session: &Session) -> i64 {
     ranks.count().max(1) as i64
 }
 
-/// The doorbell, or a wire.
-fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page, write: bool) {
-    let Some(command) = ENGINE.mailbox.rung(page) else { return wires.touched(machine, page, write) };
+/// The doorbell, or a wire. Returns false when it was to end.
+fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page, write: bool) -> bool {
+    let Some(command) = ENGINE.mailbox.rung(page) else {
+        wires.touched(machine, page, write);
+        return true;
+    };
     match command {
+        #[cfg(not(feature = "inside"))]
+        Command::Leave => {
+            // Not answered: who asks goes on when nothing of ours is left.
+            wires.cut_each(machine);
+            return false;
+        }
         Command::Manage(run) => {
             wires.extend(machine, run);
             look_again(!wires.set());
@@ -255,6 +292,7 @@ fn fault(machine: &mut LinuxMachine, wires: &mut Wires, page: Page, write: bool)
     }
     machine.answer(page);
     ENGINE.mailbox.rearm(page);
+    true
 }
 
 /// Who waits for the watcher now waits for its next look.

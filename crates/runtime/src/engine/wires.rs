@@ -162,6 +162,14 @@ impl Wires {
         }
     }
 
+    /// Takes all wires away.
+    #[cfg(not(feature = "inside"))]
+    pub fn cut_each(&mut self, machine: &mut LinuxMachine) {
+        while let Some((start, _)) = self.list.get(0).copied().filter(|_| self.len > 0) {
+            self.cut(machine, Page(start));
+        }
+    }
+
     /// The wire at a page, by its place in the list.
     fn find(&self, page: Page) -> Option<usize> {
         let mut wires = self.list.as_slice().iter().take(self.len);
