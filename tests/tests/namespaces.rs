@@ -63,15 +63,24 @@ fn the_agent_ends_after_a_namespace_has() {
 #[test]
 fn one_that_begins_namespaces_itself_is_paged_all_the_same() {
     let Some(program) = compiled("c/own_namespaces.c", &[]) else { return };
-    let plain = Run::of(&program).arg("96").finish();
-    if plain.status.code() != Some(0) {
-        return skip("namespaces of users", plain.out().trim());
-    }
-    for memory in [48, 200] {
-        let outcome = finish(Run::of(&program).arg("96").memory(memory).start());
-        outcome.same_as(&plain);
-        if memory < 96 {
-            outcome.paged_within(memory * MIB, UNMANAGED);
+    for arguments in [&["96"][..], &["96", "numbers"]] {
+        let plain = Run::of(&program).args(arguments).finish();
+        if plain.status.code() != Some(0) {
+            skip("namespaces of users", plain.out().trim());
+            continue;
+        }
+        for memory in [48, 200] {
+            let outcome = finish(Run::of(&program).args(arguments).memory(memory).start());
+            if memory > 96 || arguments.len() == 1 {
+                outcome.same_as(&plain);
+            } else {
+                // The child is paged. Who began a namespace of process numbers cannot be, and has 96 MiB.
+                assert_eq!(outcome.exited(0).out(), plain.out());
+                assert!(outcome.err().contains("memory of this program is not limited"), "{}", outcome.describe());
+            }
+            if memory < 96 && arguments.len() == 1 {
+                outcome.paged_within(memory * MIB, UNMANAGED);
+            }
         }
     }
 }

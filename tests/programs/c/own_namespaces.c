@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static unsigned char *data;
@@ -34,11 +35,30 @@ static void map_one(const char *path, unsigned number) {
     map(path, text);
 }
 
+// Who begins a namespace of process numbers gets no more threads; its children do.
+static int numbers(size_t bytes) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID)) {
+        printf("unshare of numbers: %s\n", strerror(errno));
+        return 6;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        fill(0, bytes);
+        _exit(wrong(bytes) != 0 || getpid() != 1);
+    }
+    int status = -1;
+    if (child < 0 || waitpid(child, &status, 0) != child) return 7;
+    fill(0, bytes);
+    printf("child %#x, wrong %zu\n", (unsigned)status, wrong(bytes));
+    return 0;
+}
+
 int main(int argc, char **argv) {
     size_t bytes = argc > 1 ? strtoul(argv[1], NULL, 10) << 20 : 96u << 20;
     size_t step = bytes / 16;
     data = malloc(bytes);
     if (!data) return 2;
+    if (argc > 2) return numbers(bytes);
     fill(0, step);
     unsigned user = getuid(), group = getgid();
     if (unshare(CLONE_NEWUSER)) {

@@ -8,7 +8,7 @@ use super::message::warn;
 use super::wires::{Placed, Wires};
 use super::{ENGINE, Phase, follow, pager, setup};
 use crate::agent;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ream_page::{Page, Run};
 use ream_stats::{Session, Stand};
 use ream_sys::file::{self, Fd};
@@ -34,6 +34,8 @@ const IDLE: u64 = 200_000;
 const PATIENCE: u64 = 30_000_000;
 /// How often such a thread looks whether paging has begun, or cannot, microseconds.
 const GLANCE: u64 = 10_000;
+/// Pages from which on it is said that nobody watches them: 64 MiB. Those who begin namespaces for others have less.
+const MUCH: u64 = 16 * 1024;
 /// The watcher answers the doorbell. (Ranges added before it did are in the list that it then reads.)
 const LISTENING: u32 = 1;
 /// It has read the list, too.
@@ -66,7 +68,8 @@ static STARTED: Mutex<Option<(u32, Thread)>> = Mutex::new(None);
 /// Waits until the thread has ended.
 #[cfg(not(feature = "inside"))]
 pub(super) fn join() {
-    if let Some((_, thread)) = STARTED.lock().take_if(|(process, _)| *process == process::process_id()) {
+    let own = |(process, _): &mut (u32, Thread)| *process == process::process_id();
+    if let Some((_, thread)) = STARTED.try_lock().and_then(|mut place| place.take_if(own)) {
         thread.join();
     }
 }
@@ -92,7 +95,9 @@ pub fn start(wait: bool) {
     // SAFETY: `main` uses neither libc nor thread-local data, never unwinds, and needs far less stack than this.
     let started = unsafe { thread::spawn(main, core::ptr::null_mut(), STACK, Files::Copied) };
     match started {
-        Ok(thread) => *STARTED.lock() = Some((process::process_id(), thread)),
+        // Had at a fork by another thread, it is so for ever in the child.
+        Ok(thread) => _ = STARTED.try_lock().map(|mut place| *place = Some((process::process_id(), thread))),
+        Err(errno) if errno == Errno(22) => return cannot(),
         Err(errno) => {
             pager::give_up(&pager::failed("starting its thread")(errno));
             return;
@@ -100,6 +105,19 @@ pub fn start(wait: bool) {
     }
     if wait {
         until_guarding();
+    }
+}
+
+/// The program has begun a namespace of process numbers, and the kernel gives it no more threads (EINVAL), as long as it executes
+/// nothing: its children are the first there, and have theirs. Tried again with whatever it asks for next.
+fn cannot() {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    ENGINE.set_phase(Phase::Idle);
+    if ENGINE.reserved.load(SeqCst) >= MUCH && !TOLD.swap(true, SeqCst) {
+        warn(format_args!(
+            "memory of this program is not limited: it has begun a namespace of process numbers, in which only its children are, \
+             and can have no thread that pages it"
+        ));
     }
 }
 
