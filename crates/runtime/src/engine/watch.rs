@@ -97,7 +97,7 @@ pub fn start(wait: bool) {
     match started {
         // Had at a fork by another thread, it is so for ever in the child.
         Ok(thread) => _ = STARTED.try_lock().map(|mut place| *place = Some((process::process_id(), thread))),
-        Err(errno) if errno == Errno(22) => return cannot(),
+        Err(Errno(22)) => return cannot(),
         Err(errno) => {
             pager::give_up(&pager::failed("starting its thread")(errno));
             return;
