@@ -316,6 +316,7 @@ pub fn fork_child() {
         unsafe { ENGINE.regions.forget_others(regions) };
     }
     super::bloat::reset();
+    super::watch::forget_thread();
     follow::begin_anew();
     // Those of threads that stayed behind.
     LOANS.forget_all();

@@ -62,14 +62,18 @@ impl Demand {
     }
 }
 
-/// The thread, and the process that it is of: a child has its parent's here.
-static STARTED: Mutex<Option<(u32, Thread)>> = Mutex::new(None);
+/// The thread.
+static STARTED: Mutex<Option<Thread>> = Mutex::new(None);
+
+/// In a forked child: it is the parent's. (Where another thread had the lock at the fork, nobody has it ever again, nor a thread.)
+pub(super) fn forget_thread() {
+    let _ = STARTED.try_lock().map(|mut place| *place = None);
+}
 
 /// Waits until the thread has ended.
 #[cfg(not(feature = "inside"))]
 pub(super) fn join() {
-    let own = |(process, _): &mut (u32, Thread)| *process == process::process_id();
-    if let Some((_, thread)) = STARTED.try_lock().and_then(|mut place| place.take_if(own)) {
+    if let Some(thread) = STARTED.try_lock().and_then(|mut place| place.take()) {
         thread.join();
     }
 }
@@ -95,8 +99,7 @@ pub fn start(wait: bool) {
     // SAFETY: `main` uses neither libc nor thread-local data, never unwinds, and needs far less stack than this.
     let started = unsafe { thread::spawn(main, core::ptr::null_mut(), STACK, Files::Copied) };
     match started {
-        // Had at a fork by another thread, it is so for ever in the child.
-        Ok(thread) => _ = STARTED.try_lock().map(|mut place| *place = Some((process::process_id(), thread))),
+        Ok(thread) => _ = STARTED.try_lock().map(|mut place| *place = Some(thread)),
         Err(Errno(22)) => return cannot(),
         Err(errno) => {
             pager::give_up(&pager::failed("starting its thread")(errno));
