@@ -23,6 +23,10 @@ const RESCUED: u32 = 32;
 const BRIDGE: u32 = 16;
 /// Operations kept back from read-ahead for what a thread waits for.
 const SPARE_TAGS: usize = 16;
+/// Most pages under read for streams while somebody waits for a single page, which comes after them: 4 MiB keep a device busy.
+const BESIDE: u64 = 1024;
+/// Until so many pages have been read for streams after a single one for somebody, he may come again.
+pub(crate) const COMES_AGAIN: u32 = 8 * BLOCK_PAGES;
 
 fn one(page: Page) -> Run {
     Run { start: page, pages: 1 }
@@ -389,7 +393,13 @@ impl<M: Machine> Shard<M> {
         self.tags_free > SPARE_TAGS
             && self.may_ask_ahead()
             && self.may_stage(pages)
+            && (self.lone + self.beside == 0 || self.count(State::Reading) + pages <= self.most_beside())
             && self.free_pages() + self.count(State::Clean) >= self.marks.low / 2 + pages
+    }
+
+    /// Pages that may be under read while somebody waits for a single one.
+    fn most_beside(&self) -> u64 {
+        (self.marks.ahead / 4).clamp(BLOCK_PAGES as u64, BESIDE)
     }
 
     /// Whether so many pages more that nobody has touched may be in the staging area.
@@ -429,6 +439,7 @@ impl<M: Machine> Shard<M> {
             }
             self.judge_use(first, count);
             self.read_extent(first, count, None);
+            self.beside = self.beside.saturating_sub(count);
             at = first.0 + count as u64;
         }
         true
@@ -489,6 +500,9 @@ impl<M: Machine> Shard<M> {
                 (Some((slot, store)), Some(tag)) => {
                     self.machine.waited_for(wanted.is_some());
                     self.start_read(tag, store, slot, page, frame.plus(done), length);
+                    if holds && pages == 1 {
+                        self.is_lone(tag);
+                    }
                 }
                 (_, tag) => {
                     if let Some(tag) = tag {

@@ -1,5 +1,6 @@
 //! Reads and writes in flight: how they start, what their ends mean, and what happens when they fail.
 
+use crate::faults::COMES_AGAIN;
 use crate::frames::Fill;
 use crate::shard::{Fatal, Fetch, List, Shard};
 use ream_page::{BLOCK_PAGES, Frame, PAGE_BYTES, Page, Pages, Slot, State, Step, StoreId};
@@ -30,6 +31,8 @@ pub struct Op {
     retries: u32,
     /// Pages already transferred by earlier attempts.
     done: u32,
+    /// 1 for a read of a single page that a thread waits for.
+    lone: u32,
     part_count: u32,
     parts: [(u32, u32); PARTS],
 }
@@ -96,6 +99,7 @@ impl<M: Machine> Shard<M> {
                 store: store.0 as u32,
                 retries: 0,
                 done: 0,
+                lone: 0,
                 part_count: 1,
                 parts: [(0, 0); PARTS],
             };
@@ -110,6 +114,18 @@ impl<M: Machine> Shard<M> {
         self.machine.read(tag, store, slot, frame, pages);
     }
 
+    /// A read that has just been started is of a single page that a thread waits for.
+    pub(crate) fn is_lone(&mut self, tag: u32) {
+        if let Some(op) = self.ops.get_mut(tag as usize) {
+            op.lone = 1;
+            self.lone += 1;
+            // Not for who reads in order now and at random then: nothing else is under way there.
+            if self.reading > self.lone {
+                self.beside = COMES_AGAIN;
+            }
+        }
+    }
+
     /// Writes the frames of Cooling pages to consecutive slots. The pages' hashes are in the table already.
     pub(crate) fn start_write(&mut self, tag: u32, slot: Slot, frames: &[Frame]) {
         let mut op = Op {
@@ -119,6 +135,7 @@ impl<M: Machine> Shard<M> {
             store: 0,
             retries: 0,
             done: 0,
+            lone: 0,
             part_count: 0,
             parts: [(0, 0); PARTS],
         };
@@ -306,6 +323,7 @@ impl<M: Machine> Shard<M> {
     fn read_done(&mut self, tag: u32, op: &Op) {
         self.put_tag(tag);
         self.reading -= 1;
+        self.lone -= op.lone;
         self.counters.bytes_in.add_alone(op.pages as u64 * PAGE_BYTES as u64);
         let frame = Frame(op.parts[0].0);
         let mut wanted = false;

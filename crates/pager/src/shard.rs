@@ -99,6 +99,10 @@ pub struct Shard<M: Machine> {
     /// Reads and writes under way.
     pub(crate) reading: u32,
     pub(crate) writing: u32,
+    /// Reads under way of a single page that a thread waits for.
+    pub(crate) lone: u32,
+    /// Pages to be read for streams that still leave room for such, since there was one lately.
+    pub(crate) beside: u32,
     pub(crate) swap: Swap,
     pub(crate) new: Fifo,
     pub(crate) hot: Fifo,
@@ -234,6 +238,8 @@ impl<M: Machine> Shard<M> {
             tags_free: 0,
             reading: 0,
             writing: 0,
+            lone: 0,
+            beside: 0,
             swap: config.swap,
             new: Fifo::new(entries * 2)?,
             hot: Fifo::new(entries * 2)?,
@@ -311,7 +317,7 @@ impl<M: Machine> Shard<M> {
             *tag = (tags - 1 - index) as u32;
         }
         self.tags_free = tags;
-        (self.reading, self.writing) = (0, 0);
+        (self.reading, self.writing, self.lone, self.beside) = (0, 0, 0, 0);
     }
 
     /// Changes the number of pages that the shard may hold.

@@ -173,6 +173,39 @@ fn streams_are_read_ahead_for_after_random_touches() {
     assert!(before < 100 && after / 2 < 100, "{before} waits before, {} after", after / 2);
 }
 
+/// Whoever touches pages at random beside one who reads in order does not wait for all that is read ahead of that one: 4 MiB at
+/// most are under way (and what the threads themselves wait for), a quarter of what may be ahead where that is less, but a block.
+/// Alone, the reader has more.
+#[test]
+fn a_stream_leaves_room_for_single_pages() {
+    let areas = [0, 1, 2, 3];
+    let (mut alone, mut beside) = (0, 0);
+    for seed in 1..6 {
+        let filled = [areas.map(|area| Op::Map(area, 4000)), areas.map(|area| Op::Walk(area, 0, 4000, 1, true))];
+        let mut world = World::roomy(seed, 8800, Fetch::Auto);
+        assert!(filled.concat().iter().all(|op| world.apply(*op)));
+        let script = &mut world.shard.machine_mut().script;
+        (script.io_min_us, script.io_max_us) = (8000, 8100);
+        let mut read = |others: bool| {
+            let mut pages = 0;
+            for place in 0..1500 {
+                let (area, first) = ((place / 500) as u8, place % 500 * 8);
+                assert!(world.apply(Op::Walk(area, first, 8, 1, false)));
+                if others {
+                    assert!(world.apply(Op::Start(3, 0, 4000, 4, place)));
+                }
+                pages += world.shard.count(State::Reading);
+            }
+            pages / 1500
+        };
+        alone += read(false);
+        beside += read(true);
+        world.finish();
+    }
+    // 479 and 917; 1020 beside others when they were not heeded.
+    assert!(beside * 4 < alone * 3, "{beside} pages beside others, {alone} alone");
+}
+
 /// Pages of these areas that are read after all of them were touched somewhere, and time to come.
 fn pages_missed(seed: u64, areas: &[(u8, u16)], place: u16) -> u64 {
     let mut ops: Vec<Op> = areas.iter().flat_map(|(area, pages)| [Op::Map(*area, *pages)]).collect();
