@@ -303,6 +303,8 @@ impl Figures {
         self.cpu_per_miss.push(ream.cpu_seconds * 1e6 / pages_in.max(1.0));
         self.read_per_access.push(pages_in / accesses.max(1.0));
         self.ream.push(match row.measure {
+            // A thread that gets more of the processor than others may go through its part again, which then is in RAM.
+            Measure::Bytes if row.walk == Walk::Parts => accesses.min(pages_in) * PAGE as f64 / ream.seconds / 1e6,
             Measure::Bytes => accesses * PAGE as f64 / ream.seconds / 1e6,
             Measure::Accesses => accesses / ream.seconds,
             Measure::Misses => misses / ream.seconds,
