@@ -23,6 +23,11 @@ const MOST_OF_ONE: usize = 256;
 /// Connections of one client: half of all, so that whoever opens as many as it can leaves as many to others. A process has four
 /// at most, three lanes and one that keeps its parent's store: a thousand processes of one client may page.
 const MOST_OF_CLIENT: usize = MOST / 2;
+/// How long a server waits that could not accept a connection: twice as long each time, up to the longer, of which nothing more
+/// is said.
+const SHORT_PAUSE: Duration = Duration::from_millis(10);
+const LONG_PAUSE: Duration = Duration::from_millis(320);
+
 /// What a server is made of.
 pub struct Config {
     /// Where it listens.
@@ -217,14 +222,21 @@ impl Server {
             // Accepting ends with an error.
             let _ = SockRef::from(&closing).shutdown(Shutdown::Both);
         })?;
+        let mut pause = SHORT_PAUSE;
         while !is_over.load(Ordering::SeqCst) {
             match listener.accept() {
-                Ok((stream, peer)) => state.welcome(stream, peer)?,
+                Ok((stream, peer)) => {
+                    pause = SHORT_PAUSE;
+                    state.welcome(stream, peer)?;
+                }
                 Err(_) if is_over.load(Ordering::SeqCst) => break,
                 Err(error) => {
-                    log::stranger("accept", &[("error", &error)]);
+                    if pause < LONG_PAUSE {
+                        log::stranger("accept", &[("error", &error)]);
+                    }
                     // Most probably too many open files; they become fewer.
-                    std::thread::sleep(Duration::from_millis(10));
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(LONG_PAUSE);
                 }
             }
         }

@@ -1,17 +1,18 @@
 //! Figures of a server: counted where things happen, shown as text that Prometheus reads, to whoever asks on the address
 //! given for that, and to clients on their control connection.
 
-use crate::leases::Leases;
-use crate::places::Place;
+use crate::leases::{Leases, lock};
 use crate::{STACK, log};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Those who are answered at a time.
+/// Those who are answered at a time. Whoever comes then takes the place of who has been there longest: an answer takes a
+/// moment, so that one says nothing, or takes nothing.
 const MOST: usize = 64;
 /// How long who asks for figures may say, or take, nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -91,25 +92,50 @@ pub(crate) fn text(leases: &Leases) -> String {
     text
 }
 
-/// Answers whoever asks, for ever. Who says nothing, or takes nothing, has so much patience, and delays nobody else.
-pub(crate) fn serve(listener: TcpListener, leases: Arc<Leases>, patience: Duration) {
-    let open = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            std::thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        let (leases, open) = (leases.clone(), open.clone());
-        // Where there are too many, or no thread is to be had, the connection is closed.
-        let _ = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-            if let Some(_place) = Place::take(&open, MOST) {
-                answer(stream, &leases, patience);
+/// Connections, in the order in which they came.
+#[derive(Default)]
+struct Asking(Mutex<VecDeque<Arc<TcpStream>>>);
+
+impl Asking {
+    /// One more; the oldest ends where there are too many.
+    fn enter(&self, stream: &Arc<TcpStream>) {
+        let mut open = lock(&self.0);
+        if open.len() >= MOST {
+            if let Some(oldest) = open.pop_front() {
+                // Where that fails, it has ended by itself.
+                let _ = oldest.shutdown(Shutdown::Both);
             }
-        });
+        }
+        open.push_back(stream.clone());
+    }
+
+    fn leave(&self, stream: &Arc<TcpStream>) {
+        lock(&self.0).retain(|other| !Arc::ptr_eq(other, stream));
     }
 }
 
-fn answer(mut stream: TcpStream, leases: &Leases, patience: Duration) {
+/// Answers whoever asks, for ever. Who says nothing, or takes nothing, has so much patience, and delays nobody else.
+pub(crate) fn serve(listener: TcpListener, leases: Arc<Leases>, patience: Duration) {
+    let asking = Arc::new(Asking::default());
+    for stream in listener.incoming() {
+        let Ok(stream) = stream.map(Arc::new) else {
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        asking.enter(&stream);
+        let (leases, theirs, asks) = (leases.clone(), asking.clone(), stream.clone());
+        let served = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            answer(&asks, &leases, patience);
+            theirs.leave(&asks);
+        });
+        // Where no thread is to be had, the connection is closed.
+        if served.is_err() {
+            asking.leave(&stream);
+        }
+    }
+}
+
+fn answer(mut stream: &TcpStream, leases: &Leases, patience: Duration) {
     if stream.set_read_timeout(Some(patience)).is_err() || stream.set_write_timeout(Some(patience)).is_err() {
         return;
     }
@@ -139,7 +165,8 @@ mod tests {
         let patience = Duration::from_secs(3600);
         std::thread::spawn(move || serve(listener, Arc::new(Leases::new(1 << 30, false)), patience));
         let connect = || TcpStream::connect(address).unwrap();
-        let silent: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
+        // More than are answered at a time.
+        let silent: Vec<TcpStream> = (0..MOST + 5).map(|_| connect()).collect();
         let takes_nothing: Vec<TcpStream> = (0..5).map(|_| connect()).collect();
         for mut stream in &takes_nothing {
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -153,6 +180,14 @@ mod tests {
             text.starts_with("HTTP/1.1 200 OK") && text.contains("ream_server_memory_bytes 1073741824\n"),
             "{text}"
         );
-        drop((silent, takes_nothing));
+        // The oldest have ended, and no more than were too many.
+        let ended = |mut stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.read(&mut [0]).is_ok()
+        };
+        let too_many = silent.len() + takes_nothing.len() + 1 - MOST;
+        assert!(silent.iter().take(silent.len() - MOST).all(ended), "more than are answered at a time");
+        assert!(silent.iter().skip(too_many).all(|stream| !ended(stream)), "one that had its place");
+        drop(takes_nothing);
     }
 }
