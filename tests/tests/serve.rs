@@ -3,6 +3,7 @@
 use ream_tests::{MemoryServer, Run, Scratch, is_root, ream_binary, skip, tool};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -146,4 +147,23 @@ fn what_is_no_file_is_no_key_and_not_waited_for() {
         let status = "timeout 20 \"$1\" status --server tcp://\"$3\" --servers \"$4\" --key \"$2\"";
         refused(&shell(status, &[path, Path::new(&server.address), &server.file("servers")]), "not a regular file");
     }
+}
+
+#[test]
+fn a_server_that_has_as_many_files_open_as_it_may_waits_for_fewer() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 24 && exec \"$0\" \"$@\""]).arg(ream_binary());
+    let server = MemoryServer::start_in(command, "127.0.0.1:0", "64M", &["--insecure"]);
+    let silent: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&server.address).expect("a connection")).collect();
+    server.until_written("event=accept");
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs(3));
+    let log = server.log();
+    // Ten lines a second are the most that strangers may cause: this is not busy with them.
+    let most = 6 + 3 * begun.elapsed().as_secs() as usize;
+    let said = log.matches("event=accept").count();
+    assert!(said <= most && log.contains("Too_many_open_files"), "{said} of {most}: {log}");
+    drop(silent);
+    // Those who come later are served.
+    server.until("strangers_total", |count| count >= 60);
 }
