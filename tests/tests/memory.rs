@@ -78,6 +78,15 @@ fn newcomers_get_their_part_of_those_that_are_not_paged() {
     assert!(outcome.summary().number("engagements") > 1, "nobody else gave anything up\n{}", outcome.describe());
 }
 
+/// Who was paged and has freed nearly all of it does not keep an equal part of the budget from who needs it.
+#[test]
+fn what_is_not_used_of_an_equal_part_is_had_by_others() {
+    let Some(program) = Case::new("c/newcomer.c", &[], 64).build() else { return };
+    let outcome = Run::of(&program).args(["1", "96", "44", "2"]).memory(64).finish();
+    outcome.exited(0);
+    assert_eq!(outcome.summary().number("engagements"), 2, "both are to be paged\n{}", outcome.describe());
+}
+
 #[test]
 fn realloc_grows_and_shrinks() {
     Case::new("c/realloc_grow.c", &["256"], 64).compare();

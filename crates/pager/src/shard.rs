@@ -456,9 +456,17 @@ impl<M: Machine> Shard<M> {
 
     /// Pages that can be had at once: room below the limit and free populated frames.
     pub(crate) fn free_pages(&self) -> u64 {
-        self.limit.saturating_sub(self.used)
-            + self.frames.full_count()
-            + self.frames.huge_full_count() * BLOCK_PAGES as u64
+        self.limit.saturating_sub(self.used) + self.populated_and_free()
+    }
+
+    /// Populated frames with nothing in them.
+    fn populated_and_free(&self) -> u64 {
+        self.frames.full_count() + self.frames.huge_full_count() * BLOCK_PAGES as u64
+    }
+
+    /// Pages that it holds something in: [`Shard::used`] without frames that are free.
+    pub fn filled(&self) -> u64 {
+        self.used().saturating_sub(self.populated_and_free())
     }
 
     /// Lets go of a slot of our own store.

@@ -364,7 +364,7 @@ impl Process {
         self.flags.load(SeqCst) & ENGAGED != 0
     }
     /// Whether it waits for pages.
-    pub(crate) fn starving(&self) -> bool {
+    pub fn starving(&self) -> bool {
         self.flags.load(SeqCst) & STARVING != 0
     }
     /// Whether it has said that it is about to end.

@@ -1,10 +1,11 @@
 /* Processes that have all that they reserved, together nearly the budget, wait; then one more begins, and goes through its
- * memory until it has a good part of it in RAM. Arguments: how many wait, MiB of each, and MiB that are a good part. */
+ * memory until it has a good part of it in RAM. Arguments: how many wait, MiB of each, MiB that are a good part, and MiB that
+ * those who wait keep of theirs, if not all. */
 #include "common.h"
 #include <sys/wait.h>
 #include <time.h>
 
-static void one(size_t words, long enough)
+static void one(size_t words, long enough, size_t kept)
 {
 	uint64_t *data = malloc(words * 8);
 	time_t end = time(NULL) + 60;
@@ -12,6 +13,13 @@ static void one(size_t words, long enough)
 
 	must(data);
 	fill(data, words, 7, 0);
+	if (enough == 0 && kept < words) {
+		free(data);
+		words = kept;
+		data = malloc(words * 8);
+		must(data);
+		fill(data, words, 7, 0);
+	}
 	must(write(4, &byte, 1) == 1);
 	if (enough == 0)
 		must(read(3, &byte, 1) == 1);
@@ -30,7 +38,7 @@ static pid_t start(char **argv, char *enough)
 
 	must(pid >= 0);
 	if (pid == 0) {
-		execl("/proc/self/exe", "one", argv[1], argv[2], enough, "one", NULL);
+		execl("/proc/self/exe", "one", argv[1], argv[2], enough, argv[4] ? argv[4] : argv[2], "one", NULL);
 		must(!"execl");
 	}
 	return pid;
@@ -42,9 +50,9 @@ int main(int argc, char **argv)
 	int gun[2], ready[2], status;
 	char byte = 0;
 
-	if (argc > 4)
-		one(words, argument(argc, argv, 3, 0) << 10);
-	must(argc == 4 && pipe(gun) == 0 && pipe(ready) == 0);
+	if (argc > 5)
+		one(words, argument(argc, argv, 3, 0) << 10, argument(argc, argv, 4, 0) * MEGABYTE / 8);
+	must(argc >= 4 && pipe(gun) == 0 && pipe(ready) == 0);
 	/* Everybody reads from 3 and writes to 4. */
 	must(dup2(gun[1], 105) == 105 && dup2(ready[0], 106) == 106 && dup2(gun[0], 103) == 103 && dup2(ready[1], 104) == 104);
 	must(dup2(103, 3) == 3 && dup2(104, 4) == 4);

@@ -1,5 +1,5 @@
-//! What each process may hold of the session's budget: an equal part, except that ranks whose turn it is not leave it to
-//! those that compute.
+//! What each process may hold of the session's budget: an equal part and what others leave of theirs, except that ranks whose
+//! turn it is not leave it to those that compute.
 
 use super::fork;
 use ream_pager::Shard;
@@ -43,9 +43,16 @@ pub(super) fn available(ledger: &Ledger, held: u64) -> u64 {
     free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
 }
 
+/// Pages that the process holds and will hardly need: beyond what it uses, half as much again, and a little, with which nothing
+/// would be evicted. A quarter of them at a time, since it may be between two uses.
+fn unused(shard: &Shard<LinuxMachine>, ledger: &Ledger, held: u64) -> u64 {
+    let needed = shard.filled() * 3 / 2 + (ledger.total_pages() / 64).min(SPARE);
+    held.saturating_sub(needed).div_ceil(4)
+}
+
 /// Whether the process has hardly any room left.
 pub(super) fn is_pressed(shard: &Shard<LinuxMachine>) -> bool {
-    shard.used() + shard.limit() / 8 >= shard.limit()
+    shard.used() + shard.limit() / 8 >= shard.limit() && shard.filled() + shard.limit() / 4 >= shard.limit()
 }
 
 /// A process's part of what there is, and among how many that is divided.
@@ -64,7 +71,7 @@ impl Part {
         let engaged = u64::from(session.ledger().engaged()).max(1);
         let equal = Part { pages: total / engaged, among: engaged, asked_for: false };
         if session.turns().given.get() == 0 {
-            return equal;
+            return equal.and_what_is_left(session, entry, total);
         }
         let (mut aside, mut computing) = (0, false);
         for seat in session.used().iter().filter(|other| other.engaged()).map(Process::seat) {
@@ -80,6 +87,19 @@ impl Part {
             }
         }
     }
+
+    /// An equal part, and of what those leave who do not want theirs.
+    fn and_what_is_left(self, session: &Session, entry: &Process, total: u64) -> Part {
+        let content = |other: &&Process| {
+            !core::ptr::eq(*other, entry) && other.engaged() && !other.starving() && other.held_pages() < self.pages
+        };
+        let (mut among, mut rest) = (self.among, total);
+        for other in session.used().iter().filter(content) {
+            among = among.saturating_sub(1).max(1);
+            rest = rest.saturating_sub(other.held_pages());
+        }
+        Part { pages: self.pages.max(rest / among), among, ..self }
+    }
 }
 
 /// A rank whose turn it is not gives up what it was asked for, as it becomes free.
@@ -94,7 +114,7 @@ fn give_up(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, 
 }
 
 /// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
-/// part; not while it forks, since half of what it had when that began will be its child's, and once nothing is evicted for
+/// part, or when it does not use them and there are others; not while it forks, since half of what it had when that began will be its child's, and once nothing is evicted for
 /// that not at all.
 pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     if shard.is_preparing() {
@@ -138,8 +158,11 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         entry.set_starving(ledger, false);
     } else {
         entry.set_starving(ledger, pressed && held < fair);
-        if shard.limit() != held {
-            shard.set_limit(held);
+        let alone = ledger.engaged() < 2 || session.turns().given.get() > 0;
+        let limit = held - if alone || forks { 0 } else { unused(shard, ledger, held) };
+        if shard.limit() != limit {
+            shard.set_limit(limit);
         }
+        entry.give_back(ledger, held - limit);
     }
 }
