@@ -28,24 +28,61 @@ const WITHHELD: u64 = 100_000;
 const SERVED: u64 = 10_000;
 /// Turns until the way that seemed to cost more is tried again.
 const AGAIN: u32 = 16;
+/// Turns of each way that are measured before they are compared.
+const ENOUGH: u32 = 2;
 
 /// What a rank's turns cost, by one of the two ways.
 #[derive(Clone, Copy, Default)]
 struct Cost {
-    known: bool,
-    /// Waiting and computing, in microseconds; what is older counts for less.
+    /// Turns that were measured.
+    turns: u32,
+    /// Waiting and computing, in microseconds, and what was read, in bytes; what is older counts for less.
     waited: u64,
     ran: u64,
+    read: u64,
 }
 
 impl Cost {
-    fn note(&mut self, waited: u64, ran: u64) {
+    fn note(&mut self, waited: u64, ran: u64, read: u64) {
         (self.waited, self.ran) = (self.waited / 2 + waited, self.ran / 2 + ran);
-        self.known = true;
+        self.read = self.read / 2 + read;
+        self.turns = self.turns.saturating_add(1);
     }
-    /// Waiting for each second of computing, in thousandths: a long turn counts for more than a short one.
+    /// Whether enough turns were measured: the first one, in which others come to be paged, says little.
+    fn is_known(&self) -> bool {
+        self.turns >= ENOUGH
+    }
+    /// Waiting for each second of computing, in thousandths, where the device reads so many bytes in a millisecond: a long turn
+    /// counts for more than a short one. What is read counts, too: while the device is busy with it, others wait.
+    fn value(&self, rate: u64) -> u64 {
+        let busy = self.read.saturating_mul(1000) / rate.max(1);
+        self.waited.saturating_add(busy).saturating_mul(1000) / self.ran.max(1)
+    }
+}
+
+/// How fast what was there comes back, beside what others read.
+#[derive(Clone, Copy, Default)]
+struct Rate {
+    /// Bytes and microseconds; what is older counts for less.
+    read: u64,
+    took: u64,
+    /// What had been read when this began, and when that was.
+    began: Option<(u64, u64)>,
+}
+
+impl Rate {
+    fn begin(&mut self, read: u64, now: u64) {
+        self.began = Some((read, now));
+    }
+    fn end(&mut self, read: u64, now: u64) {
+        if let Some((before, began)) = self.began.take() {
+            self.read = self.read / 2 + read.saturating_sub(before);
+            self.took = self.took / 2 + now.saturating_sub(began);
+        }
+    }
+    /// Bytes in a millisecond; without end as long as nothing is known.
     fn value(&self) -> u64 {
-        self.waited.saturating_mul(1000) / self.ran.max(1)
+        if self.took == 0 { u64::MAX } else { self.read.saturating_mul(1000) / self.took }
     }
 }
 
@@ -67,9 +104,11 @@ impl Share {
 #[derive(Default)]
 pub(super) struct Switching {
     turns: u32,
-    /// Waiting and computing, in nanoseconds, as they were when the turn began.
+    /// Waiting and computing, in nanoseconds, and bytes read, as they were when the turn began.
     waited: u64,
     ran: u64,
+    read: u64,
+    rate: Rate,
     /// Whether what was there comes back at once in this turn, and whether there was anything.
     at_once: bool,
     counts: bool,
@@ -117,6 +156,7 @@ impl Switching {
             self.counts = false;
             shard.keep_noted()
         } else {
+            self.rate.end(entry.counters.bytes_in.get(), now);
             self.learn(entry, ran);
             let (pressed, used) = (is_pressed(shard), shard.used());
             let noted = shard.note_resident();
@@ -142,22 +182,23 @@ impl Switching {
             return;
         }
         let waited = entry.counters.waited_ns.get().saturating_sub(self.waited);
+        let read = entry.counters.bytes_in.get().saturating_sub(self.read);
         if let Some(cost) = self.costs.get_mut(usize::from(self.at_once)) {
-            cost.note(waited / 1000, ran / 1000);
+            cost.note(waited / 1000, ran / 1000, read);
         }
     }
 
     /// The way that costs less, and now and then the other one.
     fn choose(&self) -> bool {
-        let [touched, at_once] = self.costs;
-        match (touched.known, at_once.known) {
+        let ([touched, at_once], rate) = (self.costs, self.rate.value());
+        match (touched.is_known(), at_once.is_known()) {
             (false, _) => false,
             // Where threads hardly wait there is nothing to be gained.
-            (true, false) => touched.value() >= 100,
+            (true, false) => touched.value(u64::MAX) >= 100,
             (true, true) => {
-                let best = at_once.value() <= touched.value();
+                let best = at_once.value(rate) <= touched.value(rate);
                 let (other, own) = if best { (touched, at_once) } else { (at_once, touched) };
-                best != (self.turns % AGAIN == 0 && other.value() < own.value().saturating_mul(2))
+                best != (self.turns % AGAIN == 0 && other.value(rate) < own.value(rate).saturating_mul(2))
             }
         }
     }
@@ -182,9 +223,10 @@ impl Switching {
                 Switch::Aggressive => true,
                 Switch::Auto => self.choose(),
             };
-        (self.waited, self.ran) = (entry.counters.waited_ns.get(), ran_ns());
+        (self.waited, self.ran, self.read) = (entry.counters.waited_ns.get(), ran_ns(), entry.counters.bytes_in.get());
         self.asked_us = 0;
         if self.at_once {
+            self.rate.begin(self.read, now);
             shard.begin_bringing();
         }
         self.hunger(shard, session, entry, now);
@@ -240,6 +282,9 @@ impl Switching {
     pub(super) fn go_on(&mut self, shard: &mut Shard<LinuxMachine>, now: u64) -> Option<u64> {
         let (session, entry) = ENGINE.session().zip(ENGINE.entry())?;
         let stand = entry.seat().stand();
+        if !shard.bringing() {
+            self.rate.end(entry.counters.bytes_in.get(), now);
+        }
         self.withhold(shard, entry.seat(), now);
         if stand != Stand::Away && now.saturating_sub(self.weighed_us) >= PATIENCE {
             self.weighed_us = now;
@@ -305,7 +350,7 @@ mod tests {
     use super::*;
 
     fn known(touched: u64, at_once: u64, turns: u32) -> Switching {
-        let cost = |value| Cost { known: true, waited: value, ran: 1000 };
+        let cost = |value| Cost { turns: ENOUGH, waited: value, ran: 1000, read: 0 };
         Switching { turns, costs: [cost(touched), cost(at_once)], ..Switching::default() }
     }
 
@@ -313,12 +358,29 @@ mod tests {
     fn the_way_that_costs_less_is_taken_and_the_other_one_tried_again() {
         let mut new = Switching::default();
         assert!(!new.choose());
-        new.costs[0].note(50, 1000);
+        new.costs[0].note(50, 1000, 0);
+        new.costs[0].note(50, 1000, 0);
         assert!(!new.choose());
-        new.costs[0].note(1, 10);
-        new.costs[0].note(900, 1000);
+        new.costs[0].note(1, 10, 0);
+        new.costs[0].note(900, 1000, 0);
         assert!(new.choose());
         assert!(known(900, 300, 5).choose() && !known(300, 900, 5).choose());
         assert!(!known(500, 300, AGAIN).choose() && known(900, 300, AGAIN).choose());
+    }
+
+    /// What comes back for nothing keeps the device from others, though this rank waits a little less.
+    #[test]
+    fn what_is_read_for_nothing_counts() {
+        let mut ranks = known(900, 800, 5);
+        for (cost, read) in ranks.costs.iter_mut().zip([1 << 20, 20 << 20]) {
+            cost.read = read;
+        }
+        assert!(ranks.choose());
+        ranks.rate.begin(5 << 20, 1000);
+        ranks.rate.end(25 << 20, 41_000);
+        assert!(!ranks.choose());
+        // On a device so fast that it does not matter.
+        ranks.rate = Rate { read: 1 << 40, took: 1000, began: None };
+        assert!(ranks.choose());
     }
 }
