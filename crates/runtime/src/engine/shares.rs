@@ -52,7 +52,12 @@ fn unused(shard: &Shard<LinuxMachine>, ledger: &Ledger, held: u64) -> u64 {
 
 /// Whether the process has hardly any room left.
 pub(super) fn is_pressed(shard: &Shard<LinuxMachine>) -> bool {
-    shard.used() + shard.limit() / 8 >= shard.limit() && shard.filled() + shard.limit() / 4 >= shard.limit()
+    shard.used() + shard.limit() / 8 >= shard.limit() && is_filling(shard)
+}
+
+/// Whether it has so little room left that pages are about to be evicted.
+fn is_filling(shard: &Shard<LinuxMachine>) -> bool {
+    shard.filled() + shard.limit() / 4 >= shard.limit()
 }
 
 /// A process's part of what there is, and among how many that is divided.
@@ -113,9 +118,9 @@ fn give_up(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, 
     entry.set_starving(session.ledger(), false);
 }
 
-/// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its
-/// part, or when it does not use them and there are others; not while it forks, since half of what it had when that began will be its child's, and once nothing is evicted for
-/// that not at all.
+/// Takes free pages of the ledger when in need, and gives some up when others are and this process has more than its part, or
+/// when it does not use them and there are others; not while it forks, since half of what it had when that began will be its
+/// child's, and once nothing is evicted for that not at all.
 pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process) {
     if shard.is_preparing() {
         return;
@@ -138,7 +143,8 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         total = total.saturating_sub(others.map(Process::held_pages).sum());
     }
     let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
-    let pressed = is_pressed(shard);
+    let (pressed, turns) = (is_pressed(shard), session.turns().given.get() > 0);
+    let wants = pressed || !turns && is_filling(shard);
     if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
         if forks {
             return;
@@ -149,7 +155,7 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         shard.set_limit(limit);
         entry.give_back(ledger, held.saturating_sub(shard.used().max(limit)));
         entry.set_starving(ledger, false);
-    } else if pressed && available(ledger, held) > 0 && !(aside && held >= fair && ledger.starving() > 0) {
+    } else if wants && available(ledger, held) > 0 && !(aside && held >= fair && ledger.starving() > 0) {
         let free = available(ledger, held);
         // A rank whose turn it is takes its part at once.
         let part = if entry.seat().stand().holds() { fair.saturating_sub(held).min(free) } else { 0 };
@@ -158,8 +164,8 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         entry.set_starving(ledger, false);
     } else {
         entry.set_starving(ledger, pressed && held < fair);
-        let alone = ledger.engaged() < 2 || session.turns().given.get() > 0;
-        let limit = held - if alone || forks { 0 } else { unused(shard, ledger, held) };
+        let keeps = ledger.engaged() < 2 || turns || forks;
+        let limit = held - if keeps { 0 } else { unused(shard, ledger, held) };
         if shard.limit() != limit {
             shard.set_limit(limit);
         }
