@@ -64,6 +64,18 @@ fn a_limit_that_leaves_no_room_for_the_pager_is_said() {
     outcome.exited(0).says("ream: cannot page this program: ").says("(errno 12): its memory is not limited");
 }
 
+/// With hardly any descriptors there is no agent; the program does not begin, and is told which limit that is.
+#[test]
+fn a_limit_on_files_that_leaves_no_agent_is_named() {
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "ulimit -n 8 && exec \"$@\"", "sh"]).arg(ream_binary());
+    command.args(["run", "--memory", "64M", "--", "/bin/echo", "began"]);
+    let output = command.output().expect("running it");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("ream: session: agent: ") && said.contains("(ulimit -n)"), "{said}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{said}");
+}
+
 /// The second page of every other one lies in its second block. What stays in RAM for each block that is touched is the program's
 /// page table of 4 KiB, and 8 KiB that the pager knows of its pages (a word and a hash for each): 60 and 122 MiB for all of them, in
 /// the parent and in the child. One had 139 MiB and its tables; both had 374 MiB together.

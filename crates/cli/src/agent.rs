@@ -53,6 +53,9 @@ pub struct Job {
     pub digest: u64,
 }
 
+/// Descriptors that are enough for an agent, and of which `ream doctor` warns that there are fewer.
+pub const FILES: u64 = 64;
+
 /// Starts the agent for a session and returns its process number once it is watching.
 pub fn start(memory: &OwnedFd, job: Option<&Job>) -> io::Result<u32> {
     let (from_agent, to_launcher) = os::pipe()?;
@@ -79,7 +82,13 @@ pub fn start(memory: &OwnedFd, job: Option<&Job>) -> io::Result<u32> {
     match (number(0), number(4)) {
         (Some(0), Some(pid)) => Ok(pid),
         (Some(error), _) => Err(io::Error::from_raw_os_error(error as i32)),
-        _ => Err(io::Error::other("ended before it was ready")),
+        // It could not say why: most often for want of descriptors.
+        _ => Err(io::Error::other(match os::limit(libc::RLIMIT_NOFILE) {
+            Some(most) if most < FILES => {
+                format!("ended before it was ready: only {most} files may be open (ulimit -n)")
+            }
+            _ => "ended before it was ready".to_owned(),
+        })),
     }
 }
 

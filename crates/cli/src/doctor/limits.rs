@@ -1,6 +1,7 @@
 //! Limits and settings of memory: what the user may map, how much RAM there is.
 
 use super::{Finding, Verdict, setting};
+use crate::agent;
 use crate::budget::LEAST;
 use crate::machine::Machine;
 use crate::os;
@@ -67,7 +68,7 @@ fn locked(bytes: Option<u64>) -> Finding {
 fn descriptors(count: Option<u64>) -> Finding {
     const NAME: &str = "descriptors";
     match count {
-        Some(count) if count < 64 => {
+        Some(count) if count < agent::FILES => {
             Finding::new(NAME, Verdict::Warn, format!("at most {count} a process (RLIMIT_NOFILE)"))
                 .mend("ulimit -n 1024")
         }

@@ -29,6 +29,8 @@ pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
 static READY: AtomicU32 = AtomicU32::new(0);
 
 /// Descriptors of one store: a connection to each memory server, and a file for each volume.
+/// Behind an error's number.
+const TOO_MANY_FILES: &str = ": it has as many files open as it may; raise the limit (ulimit -n)";
 const PARTS: usize = size_of::<Anchors>() / size_of::<Fd>();
 const STORES: usize = 256 * PARTS;
 
@@ -428,6 +430,7 @@ fn child_main(_: *mut ()) -> ! {
             Errno::PERM | Errno::ACCES => {
                 ": the program has given up its user's rights, and the session's agent could not help"
             }
+            Errno::MFILE => TOO_MANY_FILES,
             _ => "",
         };
         tell(format_args!(
@@ -549,7 +552,7 @@ fn open_stores(kept: &mut Kept) -> bool {
             Err(errno) => {
                 let why = match errno {
                     Errno::ACCES => ": the program has given up its user's rights",
-                    Errno::MFILE => ": it has as many files open as it may; raise the limit (ulimit -n)",
+                    Errno::MFILE => TOO_MANY_FILES,
                     _ => "",
                 };
                 tell(format_args!(

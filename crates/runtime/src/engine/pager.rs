@@ -82,8 +82,12 @@ pub(super) fn give_up(failure: &Failure) {
 }
 
 fn complain(failure: &Failure) {
+    let why = match failure.errno {
+        Errno::MFILE => "it has as many files open as it may (ulimit -n); ",
+        _ => "",
+    };
     tell(format_args!(
-        "cannot page this program: {} failed (errno {}{}): its memory is not limited; see 'ream doctor'",
+        "cannot page this program: {} failed (errno {}{}): {why}its memory is not limited; see 'ream doctor'",
         failure.what,
         failure.errno.0,
         remote::name()

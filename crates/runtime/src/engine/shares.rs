@@ -165,7 +165,8 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
     } else {
         entry.set_starving(ledger, pressed && held < fair);
         let keeps = ledger.engaged() < 2 || turns || forks;
-        let limit = held - if keeps { 0 } else { unused(shard, ledger, held) };
+        let given = if keeps { 0 } else { unused(shard, ledger, held) };
+        let limit = (held - given).max(least(shard, session).min(held));
         if shard.limit() != limit {
             shard.set_limit(limit);
         }
