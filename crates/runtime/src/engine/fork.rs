@@ -28,9 +28,10 @@ pub(super) static RELEASED: AtomicU32 = AtomicU32::new(0);
 /// 0: the child's pager is not ready yet; 1: it is; 2: it could not start.
 static READY: AtomicU32 = AtomicU32::new(0);
 
-/// Descriptors of one store: a connection to each memory server, and a file for each volume.
 /// Behind an error's number.
 const TOO_MANY_FILES: &str = ": it has as many files open as it may; raise the limit (ulimit -n)";
+
+/// Descriptors of one store: a connection to each memory server, and a file for each volume.
 const PARTS: usize = size_of::<Anchors>() / size_of::<Fd>();
 const STORES: usize = 256 * PARTS;
 
