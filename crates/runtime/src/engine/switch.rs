@@ -82,7 +82,7 @@ impl Rate {
     }
     /// Bytes in a millisecond; without end as long as nothing is known.
     fn value(&self) -> u64 {
-        if self.took == 0 { u64::MAX } else { self.read.saturating_mul(1000) / self.took }
+        self.read.saturating_mul(1000).checked_div(self.took).unwrap_or(u64::MAX)
     }
 }
 
