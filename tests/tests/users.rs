@@ -19,7 +19,7 @@ fn threads_and_a_fork() {
 #[test]
 fn generations_of_forks() {
     let Some(reachable) = Reachable::new() else { return };
-    reachable.compare("c/fork_deep.c", &["160"]);
+    reachable.compare("c/fork_deep.c", &["96"]);
 }
 
 #[test]
