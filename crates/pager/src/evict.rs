@@ -124,7 +124,7 @@ impl<M: Machine> Shard<M> {
     }
 
     /// Pages that the stage holds when it is full.
-    pub(crate) fn stage_size(&self) -> u64 {
+    pub fn stage_size(&self) -> u64 {
         self.marks.high + self.marks.cooling
     }
 

@@ -35,10 +35,15 @@ pub(super) fn least(shard: &Shard<LinuxMachine>, session: &Session) -> u64 {
     shard.fixed() + (part / 4).min(LEAST)
 }
 
+/// Pages that are left for newcomers.
+fn spare(ledger: &Ledger) -> u64 {
+    (ledger.total_pages() / 64).min(SPARE)
+}
+
 /// Pages of the ledger that a process holding so many may take: a little is left for processes that come to page
 /// something later, so that they need not wait for others to give some up.
 pub(super) fn available(ledger: &Ledger, held: u64) -> u64 {
-    let spare = (ledger.total_pages() / 64).min(SPARE);
+    let spare = spare(ledger);
     let free = ledger.free_pages().max(0) as u64;
     free.saturating_sub(spare).max(free.min(spare.saturating_sub(held)))
 }
@@ -46,18 +51,25 @@ pub(super) fn available(ledger: &Ledger, held: u64) -> u64 {
 /// Pages that the process holds and will hardly need: beyond what it uses, half as much again, and a little, with which nothing
 /// would be evicted. A quarter of them at a time, since it may be between two uses.
 fn unused(shard: &Shard<LinuxMachine>, ledger: &Ledger, held: u64) -> u64 {
-    let needed = shard.filled() * 3 / 2 + (ledger.total_pages() / 64).min(SPARE);
+    let needed = (shard.filled() * 3 / 2).max(shard.filled() + shard.stage_size()) + spare(ledger);
     held.saturating_sub(needed).div_ceil(4)
 }
 
-/// Whether the process has hardly any room left.
-pub(super) fn is_pressed(shard: &Shard<LinuxMachine>) -> bool {
-    shard.used() + shard.limit() / 8 >= shard.limit() && is_filling(shard)
+/// Whether the process has hardly any room left. Ranks in turns, between which room goes to and fro as a whole, count free frames
+/// as well: those are about to be filled.
+pub(super) fn is_pressed(shard: &Shard<LinuxMachine>, session: &Session) -> bool {
+    shard.used() + shard.limit() / 8 >= shard.limit() && (in_turns(session) || is_filling(shard))
 }
 
-/// Whether it has so little room left that pages are about to be evicted.
+/// Whether ranks take turns.
+fn in_turns(session: &Session) -> bool {
+    session.turns().given.get() > 0
+}
+
+/// Whether it has so little room left that pages are about to be evicted. The stage through which they leave is a quarter of what
+/// it may hold, and more where that is little.
 fn is_filling(shard: &Shard<LinuxMachine>) -> bool {
-    shard.filled() + shard.limit() / 4 >= shard.limit()
+    shard.filled() + (shard.limit() / 4).max(shard.stage_size()) >= shard.limit()
 }
 
 /// A process's part of what there is, and among how many that is divided.
@@ -75,7 +87,7 @@ impl Part {
     fn of(session: &Session, entry: &Process, total: u64) -> Part {
         let engaged = u64::from(session.ledger().engaged()).max(1);
         let equal = Part { pages: total / engaged, among: engaged, asked_for: false };
-        if session.turns().given.get() == 0 {
+        if !in_turns(session) {
             return equal.and_what_is_left(session, entry, total);
         }
         let (mut aside, mut computing) = (0, false);
@@ -93,12 +105,16 @@ impl Part {
         }
     }
 
-    /// An equal part, and of what those leave who do not want theirs.
+    /// An equal part, and of what those leave who do not want theirs. What those have that are not paged cannot be had, nor what is
+    /// kept for newcomers: a part that counted on it would be more than all could have, and who has that gave nothing up.
     fn and_what_is_left(self, session: &Session, entry: &Process, total: u64) -> Part {
+        let ledger = session.ledger();
+        let unpaged = session.used().iter().filter(|other| !other.engaged()).map(Process::held_pages).sum::<u64>();
+        let (mut among, mut rest) =
+            (self.among, total.min(ledger.total_pages().saturating_sub(unpaged + spare(ledger))));
         let content = |other: &&Process| {
             !core::ptr::eq(*other, entry) && other.engaged() && !other.starving() && other.held_pages() < self.pages
         };
-        let (mut among, mut rest) = (self.among, total);
         for other in session.used().iter().filter(content) {
             among = among.saturating_sub(1).max(1);
             rest = rest.saturating_sub(other.held_pages());
@@ -143,7 +159,7 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         total = total.saturating_sub(others.map(Process::held_pages).sum());
     }
     let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
-    let (pressed, turns) = (is_pressed(shard), session.turns().given.get() > 0);
+    let (pressed, turns) = (is_pressed(shard, session), in_turns(session));
     let wants = pressed || !turns && is_filling(shard);
     if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
         if forks {

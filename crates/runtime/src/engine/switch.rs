@@ -158,7 +158,7 @@ impl Switching {
         } else {
             self.rate.end(entry.counters.bytes_in.get(), now);
             self.learn(entry, ran);
-            let (pressed, used) = (is_pressed(shard), shard.used());
+            let (pressed, used) = (is_pressed(shard, session), shard.used());
             let noted = shard.note_resident();
             entry.seat().set_needs(if pressed { 0 } else { used.max(noted) }, entry.managed_pages());
             noted
@@ -263,7 +263,7 @@ impl Switching {
     fn hunger(&mut self, shard: &mut Shard<LinuxMachine>, session: &Session, entry: &Process, now: u64) -> bool {
         share(shard, session, entry);
         let (held, fair) = (entry.held_pages(), fair(session, entry));
-        let pressed = is_pressed(shard);
+        let pressed = is_pressed(shard, session);
         if held >= fair || !(pressed || shard.bringing()) {
             return false;
         }
@@ -311,7 +311,7 @@ impl Switching {
                 if faulted {
                     (self.faults, self.looked_us) = (faults, now);
                 }
-                let pressed = is_pressed(shard);
+                let pressed = is_pressed(shard, session);
                 let lacks = shard.bringing() || pressed && (faulted || shard.waiting() > 0);
                 let hungry = lacks && self.hunger(shard, session, entry, now);
                 match (hungry, self.inside) {
@@ -336,7 +336,7 @@ impl Switching {
                     (self.aside_faults, self.polls) = (faults, polls);
                 }
                 let faulted = faults.saturating_sub(self.aside_faults);
-                if stand == Stand::Blocked && is_pressed(shard) && faulted >= WORK && !entry.seat().naps() {
+                if stand == Stand::Blocked && is_pressed(shard, session) && faulted >= WORK && !entry.seat().naps() {
                     seat::want_inside();
                 }
                 Some(if now.saturating_sub(ended) < AWAKE { SOON } else { LATER })
