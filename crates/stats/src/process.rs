@@ -94,7 +94,7 @@ pub struct Process {
     pub(crate) outlived: AtomicU64,
     /// The fork as of which its own store is leased.
     leased_as: AtomicU64,
-    /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end.
+    /// Bit 0: counted as starving; bit 1: counted as engaged; bit 2: about to end; bit 3: misses pages.
     pub(crate) flags: AtomicU32,
     /// Namespace of a live one's process number.
     pub(crate) space: AtomicU32,
@@ -131,6 +131,7 @@ fn pass_on<'a>(bytes: u64, ledger: &Ledger, reader: impl Fn() -> Option<&'a Proc
 const STARVING: u32 = 1;
 const ENGAGED: u32 = 2;
 const LEAVING: u32 = 4;
+const HUNGRY: u32 = 8;
 
 impl Process {
     /// Stage and owner's process number (0 when free).
@@ -367,6 +368,16 @@ impl Process {
     pub fn starving(&self) -> bool {
         self.flags.load(SeqCst) & STARVING != 0
     }
+    /// Whether it is paged and misses pages, though it may have its part of the budget.
+    pub fn hungry(&self) -> bool {
+        self.flags.load(SeqCst) & (HUNGRY | ENGAGED) == HUNGRY | ENGAGED
+    }
+    /// Says whether it misses pages.
+    pub fn set_hungry(&self, yes: bool) {
+        if (self.flags.load(SeqCst) & HUNGRY != 0) != yes {
+            self.set_flag(HUNGRY, yes);
+        }
+    }
     /// Whether it has said that it is about to end.
     pub fn leaving(&self) -> bool {
         self.flags.load(SeqCst) & LEAVING != 0
@@ -437,6 +448,7 @@ impl Process {
         self.set_engaged(ledger, false);
         self.moving.store(0, SeqCst);
         self.set_leaving(false);
+        self.set_hungry(false);
         self.counters.fold_into(total);
         self.lease_count.store(0, SeqCst);
         self.start.store(0, SeqCst);

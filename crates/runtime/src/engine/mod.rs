@@ -17,6 +17,7 @@ mod libc_data;
 mod mailbox;
 mod message;
 mod minute;
+mod missed;
 mod pager;
 mod quiet;
 mod relief;

@@ -2,9 +2,10 @@
 //! turn it is not leave it to those that compute.
 
 use super::fork;
+use super::missed::Missed;
 use ream_pager::Shard;
 use ream_stats::{Ledger, Process, Session, Stand};
-use ream_sys::LinuxMachine;
+use ream_sys::{LinuxMachine, process};
 
 /// Most pages that are left for newcomers.
 pub(super) const SPARE: u64 = 1024;
@@ -14,6 +15,9 @@ pub(super) const CHILD: u64 = 128;
 const ASIDE: u64 = 256;
 /// Pages that are enough to work with, beside what must stay.
 const LEAST: u64 = 16 * 1024;
+
+/// What this process misses.
+static MISSED: Missed = Missed::new();
 
 /// What the process may hold.
 pub(super) fn fair(session: &Session, entry: &Process) -> u64 {
@@ -159,8 +163,11 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         total = total.saturating_sub(others.map(Process::held_pages).sum());
     }
     let Part { pages: fair, among, asked_for } = Part::of(session, entry, total.max(ledger.total_pages() / 64));
-    let (pressed, turns) = (is_pressed(shard, session), in_turns(session));
-    let wants = pressed || !turns && is_filling(shard);
+    let (turns, now) = (in_turns(session), process::now_us());
+    let misses = misses(shard, entry, now) || turns;
+    let pressed = misses && is_pressed(shard, session);
+    entry.set_hungry(pressed && !turns);
+    let wants = pressed || misses && !turns && is_filling(shard);
     if held > fair && (overdrawn > 0 || ledger.starving() > 0 && !(aside && asked_for)) {
         if forks {
             return;
@@ -182,10 +189,29 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         entry.set_starving(ledger, pressed && held < fair);
         let keeps = ledger.engaged() < 2 || turns || forks;
         let given = if keeps { 0 } else { unused(shard, ledger, held) };
-        let limit = (held - given).max(least(shard, session).min(held));
+        let floor = least(shard, session).min(held);
+        let limit = (held - given).max(floor);
+        entry.give_back(ledger, held - limit);
+        let held = limit;
+        let limit = match keeps || misses || !others_are_hungry(session, entry) {
+            true => held,
+            false => MISSED.come_down(held, now).max(floor).max(left(session).min(held)),
+        };
         if shard.limit() != limit {
             shard.set_limit(limit);
         }
-        entry.give_back(ledger, held - limit);
+        entry.give_back(ledger, held - shard.used().clamp(limit, held));
     }
+}
+
+/// Whether another process would have more than it has.
+pub(super) fn others_are_hungry(session: &Session, entry: &Process) -> bool {
+    session.used().iter().any(|other| !core::ptr::eq(other, entry) && (other.starving() || other.hungry()))
+}
+
+/// Whether the process has missed anything of late.
+fn misses(shard: &Shard<LinuxMachine>, entry: &Process, now: u64) -> bool {
+    let counters = &entry.counters;
+    let came = counters.faults.get() + counters.rescues.get() + counters.bytes_in.get() / 4096;
+    MISSED.look(came, shard.threads_waiting() > 0 || shard.bringing(), now)
 }

@@ -136,7 +136,8 @@ pub(super) struct Switching {
     weighed_us: u64,
 }
 
-fn ran_ns() -> u64 {
+/// Time that the program's threads have had on processors, in nanoseconds; ours but for this one are counted, too.
+pub(super) fn ran_ns() -> u64 {
     process::process_time_ns().saturating_sub(process::thread_time_ns())
 }
 

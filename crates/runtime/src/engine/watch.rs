@@ -5,6 +5,9 @@
 use super::deserted::Deserted;
 use super::mailbox::Command;
 use super::message::warn;
+use super::missed::Waiting;
+use super::shares::others_are_hungry;
+use super::switch::ran_ns;
 use super::wires::{Placed, Wires};
 use super::{ENGINE, Phase, follow, pager, setup};
 use crate::agent;
@@ -175,14 +178,15 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> Option<(Guard<'static, (
         return Some((ENGINE.moving.lock(), Counted { pages: 0, zeros: 1 }));
     };
     let statm = file::open(c"/proc/self/statm", 0o2_000_000, 0);
-    let (mut events, mut deserted) = (Events::new(), Deserted::default());
+    let (mut events, mut deserted, mut waiting) = (Events::new(), Deserted::default(), Waiting::default());
     ENGINE.listening.store(LISTENING, SeqCst);
     // Rights that were given up before it listened.
     follow::follow(machine);
     let settled = 'watching: loop {
         deserted.look(process::now_us());
         let mut counted = None;
-        let sleep = match look(machine, statm, &mut pagemap, &mut wires, &mut counted) {
+        let waits = waiting.look(ran_ns(), process::now_us());
+        let sleep = match look(machine, statm, waits, &mut pagemap, &mut wires, &mut counted) {
             Some(sleep) => sleep,
             None => match ENGINE.moving.try_lock() {
                 // Counted before anything is registered, while everybody goes on.
@@ -212,10 +216,11 @@ pub(super) fn until_full(machine: &mut LinuxMachine) -> Option<(Guard<'static, (
 }
 
 /// Sets wires where it is time to, and charges what is in RAM. Returns how long to sleep, in microseconds; `None` when
-/// it is time to engage. Where all pages were counted for that, `counted` tells what was found.
+/// it is time to engage. Where all pages were counted for that, `counted` tells what was found. `waits`: it hardly computes.
 fn look(
     machine: &mut LinuxMachine,
     statm: Result<Fd, Errno>,
+    waits: bool,
     pagemap: &mut Pagemap,
     wires: &mut Wires,
     counted: &mut Option<Counted>,
@@ -232,6 +237,11 @@ fn look(
     // A rank whose turn it is not leaves others what it has.
     let among = if entry.seat().aside() { 64 } else { sharers(session) };
     if wanted && used.min(entry.held_pages()) > ledger.total_pages() / among {
+        return None;
+    }
+    // Who waits leaves what it has to those that do not, if it is worth it.
+    let worth = used.min(entry.held_pages()) > ledger.total_pages() / 16;
+    if waits && worth && entry.seat().stand() == Stand::Away && others_are_hungry(session, entry) {
         return None;
     }
     let (held, reserved) = (entry.held_pages(), ENGINE.reserved.load(SeqCst));
