@@ -195,7 +195,7 @@ pub(super) fn share(shard: &mut Shard<LinuxMachine>, session: &Session, entry: &
         let held = limit;
         let limit = match keeps || misses || !others_are_hungry(session, entry) {
             true => held,
-            false => MISSED.come_down(held, now).max(floor).max(left(session).min(held)),
+            false => MISSED.come_down(held, now).max(floor).max((left(session) + shard.fixed()).min(held)),
         };
         if shard.limit() != limit {
             shard.set_limit(limit);
