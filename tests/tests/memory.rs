@@ -87,12 +87,13 @@ fn what_is_not_used_of_an_equal_part_is_had_by_others() {
     assert_eq!(outcome.summary().number("engagements"), 2, "both are to be paged\n{}", outcome.describe());
 }
 
-/// Who waits for others leaves them nearly all of its part, whether it has been paged already (72 MiB do not fit) or not.
+/// Who waits for others leaves them nearly all of its part, whether it has been paged already (72 MiB do not fit), has more than its
+/// part, or comes to be paged for that alone: the second of two with 20 MiB. (The first has no watcher.)
 #[test]
 fn who_waits_leaves_others_its_part() {
     let Some(program) = Case::new("c/newcomer.c", &[], 64).build() else { return };
-    for (mebibytes, enough) in [("72", "52"), ("44", "40")] {
-        let outcome = Run::of(&program).args(["1", mebibytes, enough]).memory(64).finish();
+    for arguments in [["1", "72", "52", "72", "72"], ["1", "44", "40", "44", "44"], ["2", "20", "35", "20", "50"]] {
+        let outcome = Run::of(&program).args(arguments).memory(64).finish();
         outcome.exited(0);
         assert_eq!(outcome.summary().number("engagements"), 2, "both are to be paged\n{}", outcome.describe());
     }

@@ -22,8 +22,8 @@ fn generations_of_forks() {
     let Some(paged) = reachable.compare("c/fork_deep.c", &["160"]) else { return };
     // Each generation gets its part, whatever its ancestors left in RAM: who has too little takes back at once what he gave up.
     let summary = paged.summary();
-    let (faults, rescues) = (summary.number("faults"), summary.number("rescues"));
-    assert!(rescues < faults / 8, "{}", summary.0);
+    let (came, rescues) = (summary.number("bytes_in") / 4096, summary.number("rescues"));
+    assert!(rescues < came / 8, "{}", summary.0);
 }
 
 #[test]
