@@ -215,3 +215,48 @@ fn misses(shard: &Shard<LinuxMachine>, entry: &Process, now: u64) -> bool {
     let came = counters.faults.get() + counters.rescues.get() + counters.bytes_in.get() / 4096;
     MISSED.look(came, shard.threads_waiting() > 0 || shard.bringing(), now)
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use ream_stats::{Config, Identity};
+    use std::alloc::{Layout, alloc_zeroed};
+
+    /// Of a session of 16384 pages, which is kept until the tests end, processes that hold so many; whether they are paged.
+    fn session<const N: usize>(processes: [(u64, bool); N]) -> (&'static Session, [&'static Process; N]) {
+        // SAFETY: fresh zeroed memory of the session's own layout, never given back.
+        let session = unsafe {
+            let memory = alloc_zeroed(Layout::new::<Session>());
+            Session::create(memory, 42, &Config { budget_bytes: 16384 * 4096, ..Config::new() }, 7)
+        };
+        let mut pid = 0;
+        let entries = processes.map(|(held, engaged)| {
+            pid += 1;
+            let index = session.claim(Identity { pid, start: 1, space: 1 }, 0).unwrap();
+            let entry = session.process(index).unwrap();
+            assert_eq!(entry.acquire(session.ledger(), held), held);
+            entry.set_engaged(session.ledger(), engaged);
+            entry
+        });
+        (session, entries)
+    }
+
+    #[test]
+    fn what_those_leave_who_want_less_is_divided() {
+        let (session, [large, small, _]) = session([(9000, true), (1000, true), (384, false)]);
+        assert_eq!(fair(session, large), 16384 - 1000 - 384 - 256);
+        small.set_starving(session.ledger(), true);
+        assert_eq!(fair(session, large), 8192);
+        assert_eq!(fair(session, small), 8192);
+    }
+
+    /// Else nobody is above his part, and nobody gives anything up to who has hardly anything.
+    #[test]
+    fn what_those_hold_who_are_not_paged_is_not_divided() {
+        let all = [(4096, false), (3812, true), (3812, true), (2000, true), (2000, true), (300, true)];
+        let (session, [_, first, .., starving]) = session(all);
+        starving.set_starving(session.ledger(), true);
+        assert_eq!(fair(session, first), 16384 / 5);
+    }
+}
